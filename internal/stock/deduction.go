@@ -1,0 +1,112 @@
+package stock
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// DeductionID names a deduction; it is a UUIDv7, so ids sort by creation time.
+type DeductionID = uuid.UUID
+
+// State is where a deduction stands.
+//
+//	           ┌──────────► released
+//	           │ release
+//	deduct ─► held ───────► expired
+//	           │ commit
+//	           ▼
+//	deduct ─► committed ──► returned   (when everything came back)
+type State string
+
+// The states of a deduction. Held and Committed are live: while a deduction is live, no other one may
+// be made for the same client, order and part.
+const (
+	Held      State = "held"
+	Committed State = "committed"
+	Released  State = "released"
+	Expired   State = "expired"
+	Returned  State = "returned"
+)
+
+// States lists every [State].
+func States() []State { return []State{Held, Committed, Released, Expired, Returned} }
+
+// Live reports whether units are still promised or taken under a deduction in this state.
+func (s State) Live() bool { return s == Held || s == Committed }
+
+// Deduction is what an order took, or holds.
+type Deduction struct {
+	ID        DeductionID
+	Client    string
+	OrderID   string
+	Part      string
+	State     State
+	Revision  int32 // +1 for every change of this deduction, the optimistic lock of its state
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	ExpiresAt time.Time // zero unless it was made as a hold
+	Lines     []Line
+}
+
+// Line is one line of a deduction. Quantity = Held + Committed + what was released or expired.
+type Line struct {
+	No        int    // 1 for the first line
+	LineID    string // the caller's own name for the line, may be empty
+	Item      Item
+	Quantity  Quantity // asked for and granted
+	Held      Quantity // still promised
+	Committed Quantity // taken
+	Returned  Quantity // of Committed, what came back
+}
+
+// Released is what was promised once and given back, by a release, a partial commit or expiry.
+func (l Line) Released() Quantity { return l.Quantity - l.Held - l.Committed }
+
+// Outcome is the answer to a request that changed a deduction, or would have if it had not been done before.
+type Outcome struct {
+	Deduction Deduction
+	// Levels of each item of the deduction: after the change, or as of now for a replay.
+	Levels []Levels
+	// Replayed: nothing was done now, the same request had been done before.
+	Replayed bool
+}
+
+// MovementKind says why an item's figures changed.
+type MovementKind string
+
+// The kinds of movement. Configure is a change of the item's settings: it moves nothing, but takes a
+// version, because a safety stock changes what is available and readers and gate order what they see by version.
+const (
+	Receive   MovementKind = "receive"
+	Deducted  MovementKind = "deduct"
+	Hold      MovementKind = "hold"
+	Commit    MovementKind = "commit"
+	Release   MovementKind = "release"
+	Expire    MovementKind = "expire"
+	Return    MovementKind = "return"
+	Adjust    MovementKind = "adjust"
+	Count     MovementKind = "count"
+	Configure MovementKind = "configure"
+)
+
+// MovementKinds lists every [MovementKind].
+func MovementKinds() []MovementKind {
+	return []MovementKind{Receive, Deducted, Hold, Commit, Release, Expire, Return, Adjust, Count, Configure}
+}
+
+// Movement is one change of one item, append-only. Its Version is its place in the item's history:
+// 1, 2, 3 … without gaps.
+type Movement struct {
+	Version     int64
+	Kind        MovementKind
+	DeltaOnHand Quantity
+	DeltaHeld   Quantity
+	OnHand      Quantity // after the movement
+	Held        Quantity // after the movement
+	Reason      string
+	Reference   string
+	Actor       string
+	Deduction   *DeductionID
+	At          time.Time
+}
