@@ -1,0 +1,82 @@
+-- name: ReadItems :many
+-- Reads the figures of the named items as they are committed now; items that do not exist are missing.
+SELECT i.id, i.sku, i.location, i.on_hand, i.held, i.safety_stock, i.version
+FROM ROWS FROM (unnest(@skus::text[]), unnest(@locations::text[])) AS n(sku, location)
+JOIN items i ON i.sku = n.sku AND i.location = n.location;
+
+-- name: LockItems :many
+-- Reads the figures of the named items and locks their rows, in order, until the transaction ends.
+SELECT i.id, i.sku, i.location, i.on_hand, i.held, i.safety_stock, i.version
+FROM ROWS FROM (unnest(@skus::text[]), unnest(@locations::text[])) AS n(sku, location)
+JOIN items i ON i.sku = n.sku AND i.location = n.location
+ORDER BY i.id
+FOR UPDATE OF i;
+
+-- name: ReadEpoch :one
+-- The WAL timeline this server writes on, which goes up at every failover and every restore to a point in
+-- time: a row's version may go back only when it does. It fails on a standby, where nothing may be decided.
+SELECT ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::integer AS epoch;
+
+-- name: GetItem :one
+SELECT id, on_hand, held, safety_stock, low_stock_at, version, created_at, updated_at, sku, location, label
+FROM items
+WHERE sku = @sku AND location = @location;
+
+-- name: ListLocations :many
+SELECT id, on_hand, held, safety_stock, low_stock_at, version, created_at, updated_at, sku, location, label
+FROM items
+WHERE sku = @sku
+ORDER BY location
+LIMIT @row_limit;
+
+-- name: ListItems :many
+SELECT id, on_hand, held, safety_stock, low_stock_at, version, created_at, updated_at, sku, location, label
+FROM items
+WHERE (sku, location) > (@after_sku::text, @after_location::text)
+    AND (sku, location) >= (@prefix::text, '')
+    AND starts_with(sku, @prefix::text)
+    AND (@prefix_end::text = '' OR sku < @prefix_end::text)
+    AND (@location::text = '' OR location = @location::text)
+    AND (NOT @low::boolean OR on_hand - held - safety_stock <= low_stock_at)
+ORDER BY sku, location
+LIMIT @row_limit;
+
+-- name: InsertItem :one
+-- Creates an item unless it exists, then no row.
+INSERT INTO items (sku, location, safety_stock, low_stock_at, label)
+VALUES (@sku, @location, @safety_stock, sqlc.narg(low_stock_at), @label)
+ON CONFLICT (sku, location) DO NOTHING
+RETURNING id, on_hand, held, safety_stock, low_stock_at, version, created_at, updated_at, sku, location, label;
+
+-- name: ConfigureItem :one
+-- Changes an item's settings and appends the movement that gives the change a version; no row when the
+-- item has another version than asked for, does not exist, or already is as asked.
+WITH changed AS (
+    UPDATE items i
+    SET safety_stock = @safety_stock::bigint, low_stock_at = sqlc.narg(low_stock_at)::bigint, label = @label::text,
+        version = i.version + 1, updated_at = now()
+    WHERE i.sku = @sku AND i.location = @location
+        AND i.version = COALESCE(sqlc.narg(if_version)::bigint, i.version)
+        AND (i.safety_stock, i.low_stock_at, i.label)
+            IS DISTINCT FROM (@safety_stock::bigint, sqlc.narg(low_stock_at)::bigint, @label::text)
+    RETURNING i.id, i.on_hand, i.held, i.safety_stock, i.low_stock_at, i.version,
+        i.created_at, i.updated_at, i.sku, i.location, i.label
+), moved AS (
+    INSERT INTO movements (item_id, version, delta_on_hand, delta_held, on_hand, held, at, kind, actor, reason)
+    SELECT c.id, c.version, 0, 0, c.on_hand, c.held, now(), 'configure', @actor::text, format('safety_stock=%s', c.safety_stock)
+    FROM changed c
+)
+SELECT c.id, c.on_hand, c.held, c.safety_stock, c.low_stock_at, c.version, c.created_at, c.updated_at, c.sku, c.location, c.label
+FROM changed c;
+
+-- name: ListMovements :many
+SELECT version, delta_on_hand, delta_held, on_hand, held, at, deduction_id, kind, actor, reason, reference
+FROM movements
+WHERE item_id = @item_id AND version > @after_version
+ORDER BY version
+LIMIT @row_limit;
+
+-- name: GetMovement :one
+SELECT version, delta_on_hand, delta_held, on_hand, held, at, deduction_id, kind, actor, reason, reference
+FROM movements
+WHERE item_id = @item_id AND version = @version;
