@@ -1,0 +1,244 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// PostgresConfig says how to run a Postgres server. The zero value is a durable server on a free port, sized for
+// development.
+type PostgresConfig struct {
+	Dir      string            // where its files are kept between runs; empty: a temporary directory, removed by Stop
+	Port     int               // on 127.0.0.1; 0: a free one
+	Settings map[string]string // parameters of postgresql.conf, over the defaults
+}
+
+// Postgres is a private Postgres server on loopback. Its superuser postgres needs no password.
+type Postgres struct {
+	server
+}
+
+// postgresDefaults are as durable as production, with room for a write-heavy run between checkpoints.
+func postgresDefaults() map[string]string {
+	return map[string]string{
+		"fsync":                   "on",
+		"synchronous_commit":      "on",
+		"full_page_writes":        "on",
+		"shared_buffers":          "256MB",
+		"max_connections":         "200",
+		"max_wal_size":            "4GB",
+		"checkpoint_timeout":      "15min",
+		"jit":                     "off",
+		"track_io_timing":         "off",
+		"log_checkpoints":         "off",
+		"logging_collector":       "off",
+		"unix_socket_directories": "",
+	}
+}
+
+// StartPostgres runs a Postgres server, creating its data if there is none, and returns when it accepts
+// connections. It ends with Stop, with Kill, or with this process.
+func StartPostgres(ctx context.Context, config PostgresConfig) (*Postgres, error) {
+	found, err := postgresPackage.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	account, err := postgresUser()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := openDirectory(config.Dir)
+	if err != nil {
+		return nil, err
+	}
+	p := &Postgres{server{name: "postgres", dir: dir, port: config.Port, quit: syscall.SIGINT}}
+	p.ready = p.accepts
+	p.program = func() (program, error) {
+		settings := postgresDefaults()
+		maps.Copy(settings, config.Settings)
+		settings["listen_addresses"] = "127.0.0.1"
+		settings["port"] = strconv.Itoa(p.port)
+		run := program{path: found.path("postgres"), args: []string{"-D", p.data()}, env: found.env, dir: dir.path, log: dir.file("server.log"), user: account}
+		return run, errors.Join(p.clearRemains(), p.configure(settings))
+	}
+	if err := createCluster(found, account, p.data()); err != nil {
+		return nil, errors.Join(err, dir.close())
+	}
+	if err := p.start(ctx); err != nil {
+		return nil, errors.Join(err, dir.close())
+	}
+	return p, nil
+}
+
+// URL is the connection string of one database of the server.
+func (p *Postgres) URL(database string) string {
+	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Host: p.Addr(), Path: database, RawQuery: "sslmode=disable"}
+	return u.String()
+}
+
+func (p *Postgres) data() string { return p.dir.file("data") }
+
+// configure writes the whole configuration. postgresql.auto.conf is left alone: ALTER SYSTEM stays in force.
+func (p *Postgres) configure(settings map[string]string) error {
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		fmt.Fprintf(&text, "%s = '%s'\n", name, strings.ReplaceAll(settings[name], "'", "''"))
+	}
+	const access = "host all all 127.0.0.1/32 trust\nhost replication all 127.0.0.1/32 trust\n"
+	return errors.Join(
+		os.WriteFile(filepath.Join(p.data(), "postgresql.conf"), []byte(text.String()), 0o644),
+		os.WriteFile(filepath.Join(p.data(), "pg_hba.conf"), []byte(access), 0o644))
+}
+
+// accepts reports whether the child accepts connections: it says so in the last line of its own lock file.
+func (p *Postgres) accepts(_ context.Context, child *process) bool {
+	text, err := os.ReadFile(filepath.Join(p.data(), "postmaster.pid"))
+	lines := strings.Split(string(text), "\n")
+	return err == nil && len(lines) >= 8 && lines[0] == strconv.Itoa(child.pid) && strings.TrimSpace(lines[7]) == "ready"
+}
+
+// clearRemains removes what a killed server left. We hold the lock of the directory, so nobody else starts a
+// server here; processes of the last one that have not noticed yet are given time and then ended, because
+// Postgres refuses to start beside them.
+func (p *Postgres) clearRemains() error {
+	lingering := func() []int { return processesIn(p.data()) }
+	if !await(func() bool { return len(lingering()) == 0 }, stopLimit/4) {
+		for _, pid := range lingering() {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // gone is fine
+		}
+		if !await(func() bool { return len(lingering()) == 0 }, stopLimit/4) {
+			return fmt.Errorf("processes of an earlier server in %s do not end: %v", p.data(), lingering())
+		}
+	}
+	err := os.Remove(filepath.Join(p.data(), "postmaster.pid"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// postgresUser is who Postgres runs as: ourselves, unless we are root, whom Postgres refuses.
+func postgresUser() (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		account, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err := strconv.ParseUint(account.Uid, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		gid, err := strconv.ParseUint(account.Gid, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+	}
+	return nil, errors.New("postgres does not run as root, and there is no user postgres or nobody to run it as")
+}
+
+// createCluster makes the data directory if there is none: a copy of a template that initdb makes once per
+// version. The directory appears whole or not at all.
+func createCluster(found binaries, account *syscall.Credential, data string) error {
+	if _, err := os.Stat(data); err == nil {
+		return nil
+	}
+	template, err := clusterTemplate(found, account)
+	if err != nil {
+		return err
+	}
+	fresh := data + ".new"
+	if err := os.RemoveAll(fresh); err != nil { // of a creation that was killed
+		return err
+	}
+	if err := os.CopyFS(fresh, os.DirFS(template)); err != nil {
+		return err
+	}
+	if err := handOver(fresh, account); err != nil {
+		return err
+	}
+	sync := program{path: found.path("initdb"), args: []string{"--sync-only", "-D", fresh}, env: found.env, dir: filepath.Dir(data), user: account}
+	if err := sync.run(); err != nil {
+		return err
+	}
+	return os.Rename(fresh, data)
+}
+
+// clusterTemplate is the directory of the template, in the user's cache, made by initdb if it is not there.
+func clusterTemplate(found binaries, account *syscall.Credential) (string, error) {
+	version, err := exec.Command(found.path("postgres"), "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask Postgres for its version: %w", err)
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	template := filepath.Join(cache, "initdb-"+strings.Join(strings.FieldsFunc(string(version), notInVersion), "-"))
+	if _, err := os.Stat(template); err == nil {
+		return template, nil
+	}
+	work, err := os.MkdirTemp("", temporaryPattern)
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(work)
+	if err := handOver(work, account); err != nil {
+		return "", err
+	}
+	data := filepath.Join(work, "data")
+	initdb := program{path: found.path("initdb"), args: []string{
+		"-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "--no-instructions",
+	}, env: found.env, dir: work, user: account}
+	if err := initdb.run(); err != nil {
+		return "", err
+	}
+	// Into the cache under a passing name first: the template appears whole, whoever else makes one meanwhile.
+	passing, err := os.MkdirTemp(cache, "initdb-new-*")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(passing)
+	if err := os.CopyFS(passing, os.DirFS(data)); err != nil {
+		return "", err
+	}
+	if err := os.Rename(passing, template); err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+		return "", err
+	}
+	return template, nil
+}
+
+func notInVersion(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.'
+}
+
+// handOver gives a tree to the user that the server runs as, private as Postgres wants it.
+func handOver(root string, account *syscall.Credential) error {
+	return filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		mode := os.FileMode(0o600)
+		if entry.IsDir() {
+			mode = 0o700
+		}
+		if err := os.Chmod(path, mode); err != nil || account == nil {
+			return err
+		}
+		return os.Chown(path, int(account.Uid), int(account.Gid))
+	})
+}

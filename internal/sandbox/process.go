@@ -1,0 +1,116 @@
+package sandbox
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+)
+
+// program says what to run, as whom, and where its output goes.
+type program struct {
+	path string
+	args []string
+	env  []string            // beyond the few variables every server gets
+	dir  string              // working directory
+	log  string              // file that stdout and stderr are appended to
+	user *syscall.Credential // nil: as ourselves
+}
+
+// process is a running child. It has no owner but us: when this process ends, however it ends, the child ends too.
+type process struct {
+	pid      int
+	log      string
+	logStart int64         // size of the log when this run began
+	done     chan struct{} // closed when the child has been reaped
+}
+
+// command gives the child a small environment of its own: nothing set for another server (PGDATA, PGHOST, LANG …)
+// reaches it, and its messages are in English.
+func (p program) command() *exec.Cmd {
+	cmd := exec.Command(p.path, p.args...)
+	cmd.Dir = p.dir
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "LC_ALL=C", "TZ=UTC"}, p.env...)
+	cmd.SysProcAttr = childAttributes(p.user, p.dir)
+	return cmd
+}
+
+// start runs the program in the background.
+func (p program) start() (*process, error) {
+	logFile, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer logFile.Close()
+	size, err := logFile.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, err
+	}
+	cmd := p.command()
+	cmd.Stdout, cmd.Stderr = logFile, logFile
+	child := &process{log: p.log, logStart: size, done: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		// Linux delivers the parent-death signal when the forking *thread* ends, not the process. This thread
+		// stays with the child until it has been reaped, so the signal can only mean that we are gone.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // how it ended is in its log
+			close(child.done)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", p.path, err)
+	}
+	child.pid = cmd.Process.Pid
+	return child, nil
+}
+
+// run runs the program to its end; the error carries the tail of what it printed.
+func (p program) run() error {
+	out, err := p.command().CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("run %s: %w\n%s", p.path, err, tail(out))
+	}
+	return nil
+}
+
+// ended reports whether the child is gone.
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// output is the tail of what this run of the child wrote to its log.
+func (p *process) output() string {
+	file, err := os.Open(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	defer file.Close()
+	written, err := io.ReadAll(io.NewSectionReader(file, p.logStart, 1<<20))
+	if err != nil {
+		return err.Error()
+	}
+	return tail(written)
+}
+
+// tail is the end of a log that still fits into an error message.
+func tail(text []byte) string {
+	const limit = 2 << 10
+	text = bytes.TrimSpace(text)
+	if len(text) > limit {
+		text = text[len(text)-limit:]
+	}
+	return string(text)
+}
