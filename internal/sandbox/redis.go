@@ -1,18 +1,18 @@
 package sandbox
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
 	"maps"
+	"net"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // RedisConfig says how to run a Redis server. The zero value is a server on a free port that keeps nothing.
@@ -76,21 +76,36 @@ func redisConf(settings map[string]string) []byte {
 }
 
 // answers reports whether the child itself, not another server that took the port, answers and has loaded its data.
-func (r *Redis) answers(ctx context.Context, child *process) bool {
-	client := r.client()
-	defer client.Close()
-	info, err := client.Info(ctx, "server", "persistence").Result()
+func (r *Redis) answers(_ context.Context, child *process) bool {
+	info, err := redisInfo(r.Addr())
 	return err == nil &&
 		strings.Contains(info, "process_id:"+strconv.Itoa(child.pid)+"\r\n") &&
 		strings.Contains(info, "loading:0\r\n")
 }
 
-// client is a connection for our own commands: no retries, short timeouts, nothing in the background. (With a pool
-// of one, a single refused connection would start a goroutine that redials for a second.)
-func (r *Redis) client() *redis.Client {
-	return redis.NewClient(&redis.Options{
-		Addr: r.Addr(), Protocol: 2, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, PoolSize: 10,
-		ContextTimeoutEnabled: true, DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
+// redisInfo asks once, without the pool of a client, which would report every refused connection.
+func redisInfo(addr string) (string, error) {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(conn, "INFO\r\n"); err != nil {
+		return "", err
+	}
+	reply := bufio.NewReader(io.LimitReader(conn, 1<<20))
+	header, err := reply.ReadString('\n') // $<length>
+	if err != nil {
+		return "", err
+	}
+	length, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(header, "$")), 10, 20)
+	if err != nil {
+		return "", err
+	}
+	info := make([]byte, length)
+	_, err = io.ReadFull(reply, info)
+	return string(info), err
 }

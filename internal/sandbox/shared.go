@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-stock/holdfast/db"
 )
 
 // helperLimit bounds what a test helper does outside the test's own deadline.
@@ -85,7 +87,7 @@ func sharedPostgresServer(t testing.TB) *Postgres {
 			return
 		}
 		if s.err = s.server.execute("CREATE DATABASE " + templateDatabase); s.err == nil {
-			s.err = migrate(ctx, s.server.URL(templateDatabase))
+			s.err = db.Migrate(ctx, s.server.URL(templateDatabase))
 		}
 	})
 	if s.err != nil {
@@ -172,7 +174,7 @@ func (p *Postgres) Migrate(t testing.TB, database string) string {
 	if err := p.execute("CREATE DATABASE " + pgx.Identifier{database}.Sanitize()); err != nil {
 		t.Fatalf("create database %s: %v", database, err)
 	}
-	if err := migrate(t.Context(), p.URL(database)); err != nil {
+	if err := db.Migrate(t.Context(), p.URL(database)); err != nil {
 		t.Fatalf("migrate database %s: %v", database, err)
 	}
 	return p.URL(database)
