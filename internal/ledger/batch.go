@@ -1,0 +1,292 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-stock/holdfast/internal/ledger/internal/dbsqlc"
+	"github.com/holdfast-stock/holdfast/internal/stock"
+)
+
+// reading is what a batch is decided on.
+type reading int
+
+const (
+	fromMemory reading = iota // last known rows; may only grant
+	justRead                  // rows, keys and orders read just now
+	locked                    // the same, with the rows locked until the write commits
+)
+
+// What an attempt to carry out a batch can come to, besides done and a broken connection.
+var (
+	errNotAsSeen = errors.New("a row changed since it was read")
+	errUsed      = errors.New("a key or an order of the batch was used meanwhile")
+	errNeedsRead = errors.New("a verdict of the batch needs rows just read")
+
+	// errUnconfirmed: committed here, but the server did not wait for its standby. Sending again would find
+	// it and call it done, so only the caller's retry may.
+	errUnconfirmed = fmt.Errorf("%w: committed without its standby", stock.ErrUnknownOutcome)
+)
+
+// writer carries out batches on a connection of its own.
+type writer struct {
+	ledger *Ledger
+	conn   *connection // nil while there is none
+	params dbsqlc.WriteBatchParams
+}
+
+// run carries out batches until the sequencer is closed and empty.
+func (w *writer) run() {
+	var batch []*request
+	for {
+		var ok bool
+		if batch, ok = w.ledger.sequencer.take(batch); !ok {
+			w.disconnect()
+			return
+		}
+		w.carryOut(batch)
+		w.ledger.sequencer.finish(batch)
+	}
+}
+
+// carryOut answers every request of the batch, whatever happens.
+func (w *writer) carryOut(batch []*request) {
+	m := w.ledger.metrics
+	start := time.Now()
+	m.batchSize.Observe(float64(len(batch)))
+	m.queueWait.Observe(start.Sub(batch[0].queued).Seconds())
+	results, err := w.settle(batch, start.Add(w.ledger.cfg.Patience))
+	if err != nil && len(batch) > 1 && !expected(err) {
+		// One of them broke a rule that the decision should have kept: find it, spare the others.
+		w.ledger.log.Error("batch refused by the database, sending its requests one by one", "requests", len(batch), "error", err)
+		for _, r := range batch {
+			w.carryOut([]*request{r})
+		}
+		return
+	}
+	m.batchTime.Observe(time.Since(start).Seconds())
+	for i, r := range batch {
+		if err != nil {
+			r.done <- refuse(err)
+			continue
+		}
+		r.done <- results[i]
+	}
+}
+
+// settle tries until the batch is decided and durable, or until there is no point or no time left. Its error
+// is the answer to every request of the batch.
+func (w *writer) settle(batch []*request, deadline time.Time) ([]result, error) {
+	l := w.ledger
+	v := newView(len(batch), &w.params)
+	from := l.memory.fill(v, batch, time.Now())
+	maybe := false // a write was sent and its outcome never seen
+	var decided map[stock.Item]*itemRow
+	pause := 10 * time.Millisecond
+	for {
+		results, err := w.attempt(v, batch, from, decided, deadline)
+		decided = nil
+		switch {
+		case err == nil:
+			return results, nil
+		case errors.Is(err, errNeedsRead):
+			from = max(from, justRead)
+			v = newView(len(batch), &w.params)
+			continue
+		case errors.Is(err, errNotAsSeen):
+			l.metrics.conflicts.Inc()
+			decided, from = v.items, locked
+		case errors.Is(err, errUsed):
+			l.metrics.duplicates.Inc()
+			l.memory.suspect(time.Now())
+			from = max(from, justRead)
+		case errors.Is(err, errUnconfirmed):
+			return nil, err
+		case errors.Is(err, stock.ErrUnknownOutcome):
+			// Sent again on rows that are locked, it waits for whatever became of the first sending.
+			l.metrics.unknown.Inc()
+			maybe, from = true, locked
+		case !isOutage(err):
+			return nil, err
+		}
+		if !time.Now().Add(pause).Before(deadline) {
+			return nil, giveUp(err, maybe)
+		}
+		if isOutage(err) {
+			w.ledger.pause(pause)
+			pause = min(2*pause, 250*time.Millisecond)
+			from = max(from, justRead)
+		}
+		v = newView(len(batch), &w.params)
+	}
+}
+
+// giveUp names what the callers of a batch must be told when its time is over.
+func giveUp(err error, maybe bool) error {
+	switch {
+	case maybe:
+		return stock.ErrUnknownOutcome
+	case isOutage(err):
+		return fmt.Errorf("%w: %w", stock.ErrLedgerUnavailable, err)
+	}
+	return stock.ErrOverloaded
+}
+
+// attempt decides the batch once and, if anything is granted, writes it.
+func (w *writer) attempt(v *view, batch []*request, from reading, decided map[stock.Item]*itemRow, deadline time.Time) ([]result, error) {
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	if err := w.connect(ctx); err != nil {
+		return nil, err
+	}
+	if from == fromMemory {
+		results, err := decideAll(v, batch)
+		if err != nil {
+			return nil, err
+		}
+		return w.commit(ctx, w.conn.queries, nil, v, batch, results)
+	}
+	queries, tx := w.conn.queries, pgx.Tx(nil)
+	if from == locked {
+		var err error
+		if tx, err = w.conn.conn.Begin(ctx); err != nil {
+			return nil, w.broken(err, false)
+		}
+		defer w.rollBack(tx)
+		queries = queries.WithTx(tx)
+	}
+	if err := w.read(ctx, queries, v, batch, from); err != nil {
+		return nil, w.broken(err, false)
+	}
+	if decided != nil {
+		w.ledger.memory.contended(decided, v.items, time.Now())
+	}
+	results, err := decideAll(v, batch)
+	if err != nil {
+		return nil, err
+	}
+	return w.commit(ctx, queries, tx, v, batch, results)
+}
+
+// decideAll is the pure heart: first come, first served.
+func decideAll(v *view, batch []*request) ([]result, error) {
+	results := make([]result, len(batch))
+	for i, r := range batch {
+		results[i] = r.op.decide(v)
+		if results[i].err != nil && !v.fresh && !results[i].certain {
+			return nil, errNeedsRead
+		}
+	}
+	return results, nil
+}
+
+// commit writes what was decided, makes it durable, and only then lets anybody know.
+func (w *writer) commit(ctx context.Context, q *dbsqlc.Queries, tx pgx.Tx, v *view, batch []*request, results []result) ([]result, error) {
+	l := w.ledger
+	if !v.seal() {
+		if v.fresh {
+			l.learned(v.rows(), w.conn.epoch)
+		}
+		return results, nil
+	}
+	w.conn.warned.Store(false)
+	start := time.Now()
+	asSeen, at, err := write(ctx, q, v, batch)
+	if err != nil {
+		return nil, w.broken(err, true)
+	}
+	if !asSeen {
+		return nil, errNotAsSeen
+	}
+	if tx != nil {
+		if err := tx.Commit(ctx); err != nil {
+			return nil, w.broken(err, true)
+		}
+	}
+	if w.conn.warned.Load() {
+		// The server said something beside its answer: a commit that did not wait for its standby. It is
+		// here, but not where it was promised to be.
+		return nil, errUnconfirmed
+	}
+	l.metrics.commitTime.Observe(time.Since(start).Seconds())
+	for i := range results {
+		results[i].stamp(at)
+	}
+	l.learned(v.rows(), w.conn.epoch)
+	return results, nil
+}
+
+// write sends the batch; a single deduction of one line has a cheaper statement of its own.
+func write(ctx context.Context, q *dbsqlc.Queries, v *view, batch []*request) (asSeen bool, at time.Time, err error) {
+	if one, ok := v.single(batch); ok {
+		row, err := q.WriteOne(ctx, one)
+		return row.AsSeen, row.At, err
+	}
+	row, err := q.WriteBatch(ctx, *v.write)
+	return row.AsSeen, row.At, err
+}
+
+// read fills the view with everything the batch may rest on, as it is committed now. Rows are read before
+// keys: whoever sees a row after a deduction then also sees the deduction's key.
+func (w *writer) read(ctx context.Context, q *dbsqlc.Queries, v *view, batch []*request, from reading) error {
+	v.fresh = true
+	needs := needsOf(batch)
+	if err := readItems(ctx, q, v, needs.items, from); err != nil {
+		return err
+	}
+	if err := readDeductions(ctx, q, v, needs.deductions, from); err != nil {
+		return err
+	}
+	return readNames(ctx, q, v, needs)
+}
+
+// needs are the distinct things a batch is about.
+type needs struct {
+	items      []stock.Item
+	keys       []stock.Keyed
+	orders     []orderPart
+	deductions []uuid.UUID
+}
+
+func needsOf(batch []*request) needs {
+	var n needs
+	seen := make(map[stock.Item]bool)
+	for _, r := range batch {
+		for _, item := range r.items {
+			if !seen[item] {
+				seen[item] = true
+				n.items = append(n.items, item)
+			}
+		}
+		names := r.op.names()
+		if names.key.Key != "" {
+			n.keys = append(n.keys, names.key)
+		}
+		if names.order.order != "" {
+			n.orders = append(n.orders, names.order)
+		}
+		if names.deduction != nil {
+			n.deductions = append(n.deductions, names.deduction.ID)
+		}
+	}
+	return n
+}
+
+// rollBack ends a transaction that was not committed; after a commit it does nothing.
+func (w *writer) rollBack(tx pgx.Tx) {
+	if w.conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := tx.Rollback(ctx); err != nil && !errors.Is(err, pgx.ErrTxClosed) {
+		w.ledger.log.Debug("roll back", slog.Any("error", err))
+		w.disconnect()
+	}
+}

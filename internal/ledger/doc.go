@@ -1,0 +1,1 @@
+// Package ledger is what is true: every table, every transaction, every idempotency key.

@@ -1,0 +1,93 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/holdfast-stock/holdfast/internal/stock"
+)
+
+// extend moves a hold's expiry.
+type extend struct {
+	onDeduction
+	hold      time.Duration
+	reacquire bool
+}
+
+func (o *extend) order() orderPart { return orderPart{o.client, o.row.OrderID, o.row.Part} }
+
+func (o *extend) names() names {
+	n := o.onDeduction.names()
+	if o.reacquire {
+		n.order = o.order()
+	}
+	return n
+}
+
+func (o *extend) decide(v *view) result {
+	d := v.deductions[o.id]
+	over := d.State == stock.Expired || v.due(d)
+	switch {
+	case over && !o.reacquire:
+		return refuse(&stock.ExpiredError{Deduction: d.Deduction})
+	case d.State != stock.Held && !over:
+		return refuse(&stock.StateError{Deduction: d.Deduction})
+	}
+	if err := o.withinLife(v, d); err != nil {
+		return refuse(err)
+	}
+	g := guardLive
+	if over {
+		if err := o.takeAnew(v, d); err != nil {
+			return refuse(err)
+		}
+		g = noGuard
+	}
+	v.update(d, g, o.hold)
+	return v.answer(d, o.hold)
+}
+
+// withinLife bounds a hold's whole life. The ledger's clock is known only in a fresh view; before that this
+// process's own will do for a bound of days.
+func (o *extend) withinLife(v *view, d *deductionRow) error {
+	now := v.now
+	if now.IsZero() {
+		now = time.Now()
+	}
+	if now.Add(o.hold).After(d.CreatedAt.Add(stock.MaxHoldLife)) {
+		return stock.InvalidField("/hold_seconds", "would keep the hold for longer than a hold may live in all")
+	}
+	return nil
+}
+
+// takeAnew makes an expired hold a hold again, if its order has not been deducted otherwise and the units
+// are there. One that was not swept yet expires first, so that its history says what happened.
+func (o *extend) takeAnew(v *view, d *deductionRow) error {
+	if id, ok := v.live[o.order()]; ok && id != d.ID {
+		return &stock.OrderError{ID: id}
+	}
+	rows := make([]*itemRow, len(d.Lines))
+	for i := range d.Lines {
+		rows[i] = v.items[d.Lines[i].Item]
+	}
+	swept := d.State == stock.Expired
+	if swept {
+		if err := fits(rows, func(i int) stock.Quantity { return d.Lines[i].Quantity - d.Lines[i].Committed }); err != nil {
+			return err
+		}
+	}
+	for i := range d.Lines {
+		l := &d.Lines[i]
+		if l.Held > 0 {
+			v.move(rows[i], stock.Movement{Kind: stock.Expire, DeltaHeld: -l.Held, Actor: systemActor, Deduction: &d.ID})
+		}
+		if swept {
+			l.Held = l.Quantity - l.Committed
+		}
+		if l.Held > 0 {
+			v.move(rows[i], stock.Movement{Kind: stock.Hold, DeltaHeld: l.Held, Actor: o.client, Deduction: &d.ID})
+			v.updateLine(d, l)
+		}
+	}
+	d.State = stock.Held
+	return nil
+}

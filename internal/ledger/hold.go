@@ -1,0 +1,244 @@
+package ledger
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/holdfast-stock/holdfast/internal/stock"
+)
+
+// systemActor is who a movement names when nobody asked for it: a hold that expired.
+const systemActor = "holdfast"
+
+// onDeduction is the part that operations on an existing deduction share.
+type onDeduction struct {
+	client string
+	id     uuid.UUID
+	items  []stock.Item
+	row    *deductionRow // as it was read before the operation was queued
+}
+
+func newOnDeduction(client string, d *stock.Deduction) onDeduction {
+	o := onDeduction{client: client, id: d.ID, items: make([]stock.Item, len(d.Lines)), row: &deductionRow{*d}}
+	for i := range d.Lines {
+		o.items[i] = d.Lines[i].Item
+	}
+	return o
+}
+
+func (o *onDeduction) touches() []stock.Item { return o.items }
+func (o *onDeduction) names() names          { return names{deduction: o.row} }
+
+// commit takes what a deduction holds.
+type commit struct {
+	onDeduction
+	*stock.CommitRequest
+	fingerprint stock.Fingerprint
+}
+
+func (o *commit) names() names { return names{deduction: o.row, key: o.Keyed} }
+
+func (o *commit) decide(v *view) result {
+	if op, ok := v.operations[o.Keyed]; ok && o.Key != "" {
+		return replayed(op, o.fingerprint)
+	}
+	d := v.deductions[o.id]
+	take, err := o.quantities(d)
+	switch {
+	case d.State == stock.Expired || v.due(d):
+		return refuse(&stock.ExpiredError{Deduction: d.Deduction})
+	case d.State == stock.Committed || d.State == stock.Returned:
+		if err == nil && !o.KeepRest && committedAsAsked(d, take) {
+			return v.unchanged(d)
+		}
+		return refuse(&stock.StateError{Deduction: d.Deduction})
+	case d.State != stock.Held:
+		return refuse(&stock.StateError{Deduction: d.Deduction})
+	case err != nil:
+		return refuse(err)
+	}
+	if err := withinHeld(d, take); err != nil {
+		return refuse(err)
+	}
+	o.apply(v, d, take)
+	return v.answer(d, 0)
+}
+
+// quantities says how much of each line is to be taken; nil: whatever is held.
+func (o *commit) quantities(d *deductionRow) ([]stock.Quantity, error) {
+	if len(o.Lines) == 0 {
+		return nil, nil
+	}
+	return perLine(d, o.Lines)
+}
+
+func (o *commit) apply(v *view, d *deductionRow, take []stock.Quantity) {
+	d.State = stock.Committed
+	for i := range d.Lines {
+		l, row := &d.Lines[i], v.items[d.Lines[i].Item]
+		if l.Held == 0 {
+			continue
+		}
+		taken := l.Held
+		if take != nil {
+			taken = take[i]
+		}
+		rest := l.Held - taken
+		if taken > 0 {
+			v.move(row, stock.Movement{
+				Kind: stock.Commit, DeltaOnHand: -taken, DeltaHeld: -taken, Actor: o.client, Deduction: &d.ID,
+			})
+		}
+		if rest > 0 && o.KeepRest {
+			d.State = stock.Held
+		} else if rest > 0 {
+			v.move(row, stock.Movement{Kind: stock.Release, DeltaHeld: -rest, Actor: o.client, Deduction: &d.ID})
+			rest = 0
+		}
+		l.Held, l.Committed = rest, l.Committed+taken
+		v.updateLine(d, l)
+	}
+	v.update(d, guardLive, 0)
+	if o.Key != "" {
+		v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: "commit", deduction: d.ID})
+	}
+}
+
+// committedAsAsked reports whether a commit that finds the deduction committed asked for just that, and so
+// is the retry of the one that did it.
+func committedAsAsked(d *deductionRow, take []stock.Quantity) bool {
+	for i := range d.Lines {
+		want := d.Lines[i].Quantity
+		if take != nil {
+			want = take[i]
+		}
+		if d.Lines[i].Committed != want {
+			return false
+		}
+	}
+	return true
+}
+
+func withinHeld(d *deductionRow, take []stock.Quantity) error {
+	var wrong []stock.Field
+	for i := range take {
+		if take[i] > d.Lines[i].Held {
+			wrong = append(wrong, stock.Field{Pointer: "/lines", Detail: "asks for more of a line than it holds"})
+		}
+	}
+	if wrong != nil {
+		return &stock.FieldError{Fields: wrong}
+	}
+	return nil
+}
+
+// perLine maps named quantities to the lines of a deduction: by number, or by the caller's line id, which
+// must name one line. Quantities of one line are summed.
+func perLine(d *deductionRow, named []stock.LineQuantity) ([]stock.Quantity, error) {
+	take := make([]stock.Quantity, len(d.Lines))
+	var wrong []stock.Field
+	for i, n := range named {
+		at, detail := findLine(d, n)
+		if detail != "" {
+			wrong = append(wrong, stock.Field{Pointer: pointer("/lines", i), Detail: detail})
+			continue
+		}
+		take[at] += n.Quantity
+	}
+	if wrong != nil {
+		return nil, &stock.FieldError{Fields: wrong}
+	}
+	return take, nil
+}
+
+func findLine(d *deductionRow, n stock.LineQuantity) (index int, detail string) {
+	if n.No > 0 {
+		if n.No > len(d.Lines) {
+			return 0, "names a line that the deduction does not have"
+		}
+		return n.No - 1, ""
+	}
+	found := -1
+	for i := range d.Lines {
+		if d.Lines[i].LineID != n.LineID {
+			continue
+		}
+		if found >= 0 {
+			return 0, "names several lines of the deduction: use line numbers"
+		}
+		found = i
+	}
+	if found < 0 {
+		return 0, "names a line that the deduction does not have"
+	}
+	return found, ""
+}
+
+// release gives back what a deduction holds.
+type release struct{ onDeduction }
+
+func (o *release) decide(v *view) result {
+	d := v.deductions[o.id]
+	switch d.State {
+	case stock.Held:
+		if v.due(d) {
+			giveBack(v, d, stock.Expire, systemActor, guardDue)
+		} else {
+			giveBack(v, d, stock.Release, o.client, guardLive)
+		}
+		return v.answer(d, 0)
+	case stock.Released, stock.Expired:
+		return v.unchanged(d)
+	}
+	if gaveBack(d) {
+		return v.unchanged(d)
+	}
+	return refuse(&stock.StateError{Deduction: d.Deduction})
+}
+
+// gaveBack reports whether a deduction that ended as committed had units released on the way, so that a
+// release is the retry of one that was done.
+func gaveBack(d *deductionRow) bool {
+	for i := range d.Lines {
+		if d.Lines[i].Released() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// giveBack ends a hold: what it still holds is available again. A hold of which a part was committed ends as
+// committed.
+func giveBack(v *view, d *deductionRow, kind stock.MovementKind, actor string, g guard) {
+	taken := false
+	for i := range d.Lines {
+		l := &d.Lines[i]
+		taken = taken || l.Committed > 0
+		if l.Held == 0 {
+			continue
+		}
+		v.move(v.items[l.Item], stock.Movement{Kind: kind, DeltaHeld: -l.Held, Actor: actor, Deduction: &d.ID})
+		l.Held = 0
+		v.updateLine(d, l)
+	}
+	switch {
+	case taken:
+		d.State = stock.Committed
+	case kind == stock.Expire:
+		d.State = stock.Expired
+	default:
+		d.State = stock.Released
+	}
+	v.update(d, g, 0)
+}
+
+// expire ends a hold whose time is over; one that is not, or no longer, held is left alone.
+type expire struct{ onDeduction }
+
+func (o *expire) decide(v *view) result {
+	d := v.deductions[o.id]
+	if d.State != stock.Held || v.fresh && !v.due(d) {
+		return v.unchanged(d)
+	}
+	giveBack(v, d, stock.Expire, systemActor, guardDue)
+	return v.answer(d, 0)
+}

@@ -1,0 +1,234 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-stock/holdfast/internal/ledger/internal/dbsqlc"
+	"github.com/holdfast-stock/holdfast/internal/stock"
+)
+
+// Config of a [Ledger]. Zero values take the defaults named with each field.
+type Config struct {
+	URL      string        // of the Postgres database
+	Writers  int           // sessions that write batches; 2. More only make batches smaller
+	Readers  int           // sessions that answer reads; 8
+	Patience time.Duration // how long one batch is tried before its callers are told; 4 s
+	// Seen is told the figures of every item a batch changed or read, right after the commit and before any
+	// caller is answered. It must not block.
+	Seen       func([]stock.Levels)
+	Log        *slog.Logger
+	Registerer prometheus.Registerer // nil: metrics are kept but shown to nobody
+}
+
+// Ledger is the authority on stock.
+type Ledger struct {
+	cfg        Config
+	log        *slog.Logger
+	metrics    *metrics
+	connConfig *pgx.ConnConfig
+	pool       *pgxpool.Pool // for reads
+	reads      *dbsqlc.Queries
+	memory     *memory
+	sequencer  *sequencer // of batches
+	recalls    *sequencer // of look-ups by key
+	workers    sync.WaitGroup
+	stop       chan struct{} // closed by Close: nobody pauses any more
+}
+
+// Open starts a ledger on a migrated database. The database need not be reachable yet; see [Ledger.Ready].
+func Open(cfg Config) (*Ledger, error) {
+	cfg.Writers = max(cfg.Writers, 0)
+	if cfg.Writers == 0 {
+		cfg.Writers = 2
+	}
+	if cfg.Readers == 0 {
+		cfg.Readers = 8
+	}
+	if cfg.Patience == 0 {
+		cfg.Patience = 4 * time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	connConfig, err := pgx.ParseConfig(cfg.URL)
+	if err != nil {
+		return nil, fmt.Errorf("database URL: %w", err)
+	}
+	pool, err := readPool(cfg)
+	if err != nil {
+		return nil, err
+	}
+	m := newMetrics(cfg.Registerer)
+	l := &Ledger{
+		cfg: cfg, log: cfg.Log, metrics: m, connConfig: connConfig, pool: pool, reads: dbsqlc.New(pool),
+		memory: newMemory(), sequencer: newSequencer(m), recalls: newSequencer(m), stop: make(chan struct{}),
+	}
+	for range cfg.Writers {
+		w := &writer{ledger: l}
+		l.workers.Go(w.run)
+	}
+	for range recallers {
+		l.workers.Go(l.runRecalls)
+	}
+	return l, nil
+}
+
+func readPool(cfg Config) (*pgxpool.Pool, error) {
+	poolConfig, err := pgxpool.ParseConfig(cfg.URL)
+	if err != nil {
+		return nil, fmt.Errorf("database URL: %w", err)
+	}
+	poolConfig.MaxConns = int32(cfg.Readers)
+	poolConfig.ConnConfig.ConnectTimeout = 2 * time.Second
+	for _, name := range []string{"enable_seqscan", "jit", "statement_timeout", "lock_timeout", "tcp_user_timeout"} {
+		poolConfig.ConnConfig.RuntimeParams[name] = sessionSettings[name]
+	}
+	poolConfig.ConnConfig.RuntimeParams["application_name"] = "holdfast-reads"
+	pool, err := pgxpool.NewWithConfig(context.Background(), poolConfig)
+	if err != nil {
+		return nil, fmt.Errorf("database pool: %w", err)
+	}
+	return pool, nil
+}
+
+// Close refuses new operations, finishes those that wait and ends every session.
+func (l *Ledger) Close() {
+	l.sequencer.close()
+	l.recalls.close()
+	close(l.stop)
+	l.workers.Wait()
+	l.pool.Close()
+}
+
+// pause waits between attempts on a database that is out of reach.
+func (l *Ledger) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.stop:
+	}
+}
+
+// do sends an operation through the sequencer.
+func (l *Ledger) do(ctx context.Context, op operation) result {
+	r, err := l.sequencer.submit(op)
+	if err != nil {
+		return refuse(err)
+	}
+	return l.sequencer.wait(ctx, r)
+}
+
+// Deduct takes stock for an order, or holds it: all lines or none. The same key and input again is answered
+// with what the deduction is now, Replayed.
+func (l *Ledger) Deduct(ctx context.Context, r *stock.DeductRequest) (*stock.Outcome, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("make an id: %w", err)
+	}
+	op := newDeduct(r, id)
+	out, err := l.finish(ctx, r.Client, l.do(ctx, op), id)
+	var live *stock.OrderError
+	if errors.As(err, &live) && l.endedMeanwhile(ctx, live.ID) {
+		return l.finish(ctx, r.Client, l.do(ctx, op), id)
+	}
+	return out, err
+}
+
+// endedMeanwhile reports whether a deduction that stands in the way is a hold whose time is over, after
+// making that so.
+func (l *Ledger) endedMeanwhile(ctx context.Context, id uuid.UUID) bool {
+	d, err := l.read(ctx, id)
+	if err != nil || d.State != stock.Expired {
+		return false
+	}
+	out, err := l.Expire(ctx, id)
+	return err == nil && !out.Deduction.State.Live()
+}
+
+// Recall answers whether a deduction was made before under the request's key, or another one for its order:
+// nil and no error when neither. It does not wait for a request that is on its way.
+func (l *Ledger) Recall(ctx context.Context, r *stock.DeductRequest) (*stock.Outcome, error) {
+	req, err := l.recalls.submit(recall{newDeduct(r, uuid.UUID{})})
+	if err != nil {
+		return nil, err
+	}
+	return l.finish(ctx, r.Client, l.recalls.wait(ctx, req), uuid.UUID{})
+}
+
+// Commit takes what a deduction holds: [stock.ErrHoldExpired] when its time is over, [stock.ErrWrongState]
+// when it holds nothing. A retry finds it done and is answered with what it is now, Replayed.
+func (l *Ledger) Commit(ctx context.Context, r *stock.CommitRequest) (*stock.Outcome, error) {
+	return l.change(ctx, r.Client, r.ID, func(on onDeduction) operation {
+		return &commit{onDeduction: on, CommitRequest: r, fingerprint: r.Fingerprint()}
+	})
+}
+
+// Release gives back what a deduction holds; one that holds nothing any more is left as it is, Replayed.
+func (l *Ledger) Release(ctx context.Context, r *stock.ReleaseRequest) (*stock.Outcome, error) {
+	return l.change(ctx, r.Client, r.ID, func(on onDeduction) operation { return &release{on} })
+}
+
+// Extend moves a hold's expiry.
+func (l *Ledger) Extend(ctx context.Context, r *stock.ExtendRequest) (*stock.Outcome, error) {
+	return l.change(ctx, r.Client, r.ID, func(on onDeduction) operation {
+		return &extend{onDeduction: on, hold: r.Hold, reacquire: r.Reacquire}
+	})
+}
+
+// Return books goods that came back.
+func (l *Ledger) Return(ctx context.Context, r *stock.ReturnRequest) (*stock.Outcome, error) {
+	return l.change(ctx, r.Client, r.ID, func(on onDeduction) operation {
+		return &giveIn{onDeduction: on, ReturnRequest: r, fingerprint: r.Fingerprint()}
+	})
+}
+
+// Expire ends a hold whose time is over by the ledger's clock; any other deduction is left as it is.
+func (l *Ledger) Expire(ctx context.Context, id uuid.UUID) (*stock.Outcome, error) {
+	return l.change(ctx, "", id, func(on onDeduction) operation { return &expire{on} })
+}
+
+// change sends an operation on an existing deduction through the sequencer. An empty client may change any.
+func (l *Ledger) change(ctx context.Context, client string, id uuid.UUID, make func(onDeduction) operation) (*stock.Outcome, error) {
+	d, err := l.readRaw(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if client != "" && d.Client != client {
+		return nil, stock.ErrNotFound
+	}
+	return l.finish(ctx, d.Client, l.do(ctx, make(newOnDeduction(d.Client, d))), uuid.UUID{})
+}
+
+// Adjust changes what is physically there.
+func (l *Ledger) Adjust(ctx context.Context, r *stock.AdjustRequest) (*stock.Adjustment, error) {
+	res := l.do(ctx, &adjust{AdjustRequest: r, fingerprint: r.Fingerprint()})
+	if res.replay != nil {
+		return l.adjustment(ctx, r.Item, res.replay)
+	}
+	return res.adjustment, res.err
+}
+
+// finish turns a result into the caller's answer. mine is the id a new deduction was to get: found under the
+// key, it means that an earlier sending of this same request did it.
+func (l *Ledger) finish(ctx context.Context, client string, res result, mine uuid.UUID) (*stock.Outcome, error) {
+	if res.replay == nil {
+		return res.outcome, res.err
+	}
+	out, err := l.Deduction(ctx, client, res.replay.deduction)
+	if err != nil {
+		return nil, fmt.Errorf("read what was done: %w", err)
+	}
+	out.Replayed = res.replay.deduction != mine
+	return out, nil
+}

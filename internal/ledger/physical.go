@@ -1,0 +1,146 @@
+package ledger
+
+import (
+	"strconv"
+
+	"github.com/holdfast-stock/holdfast/internal/stock"
+)
+
+// giveIn books goods that came back.
+type giveIn struct {
+	onDeduction
+	*stock.ReturnRequest
+	fingerprint stock.Fingerprint
+}
+
+func (o *giveIn) names() names { return names{deduction: o.row, key: o.Keyed} }
+
+func (o *giveIn) decide(v *view) result {
+	if op, ok := v.operations[o.Keyed]; ok {
+		return replayed(op, o.fingerprint)
+	}
+	d := v.deductions[o.id]
+	back, err := o.quantities(d)
+	if err != nil {
+		return refuse(err)
+	}
+	if err := o.possible(v, d, back); err != nil {
+		return refuse(err)
+	}
+	all := d.State == stock.Committed
+	for i := range d.Lines {
+		l := &d.Lines[i]
+		if back[i] > 0 {
+			v.move(v.items[l.Item], stock.Movement{
+				Kind: stock.Return, DeltaOnHand: back[i], Reason: o.Reason, Actor: o.client, Deduction: &d.ID,
+			})
+			l.Returned += back[i]
+			v.updateLine(d, l)
+		}
+		all = all && l.Returned == l.Committed
+	}
+	if all {
+		d.State = stock.Returned
+	}
+	v.update(d, noGuard, 0)
+	v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: "return", deduction: d.ID})
+	return v.answer(d, 0)
+}
+
+func (o *giveIn) quantities(d *deductionRow) ([]stock.Quantity, error) {
+	if len(o.Lines) > 0 {
+		return perLine(d, o.Lines)
+	}
+	back := make([]stock.Quantity, len(d.Lines))
+	for i := range d.Lines {
+		back[i] = d.Lines[i].Committed - d.Lines[i].Returned
+	}
+	return back, nil
+}
+
+// possible checks that something comes back, never more than was taken, and that the shelf can hold it.
+func (o *giveIn) possible(v *view, d *deductionRow, back []stock.Quantity) error {
+	var excess []stock.ExcessLine
+	taken, total := false, stock.Quantity(0)
+	for i := range d.Lines {
+		l := &d.Lines[i]
+		taken, total = taken || l.Committed > 0, total+back[i]
+		if left := l.Committed - l.Returned; back[i] > left {
+			excess = append(excess, stock.ExcessLine{Line: i, Requested: back[i], Possible: left})
+		}
+		if row := v.items[l.Item]; row.levels.OnHand+back[i] > stock.MaxOnHand {
+			return stock.InvalidField("/lines", "would put more on hand than an item can have")
+		}
+	}
+	switch {
+	case !taken:
+		return &stock.StateError{Deduction: d.Deduction}
+	case excess != nil:
+		return &stock.ReturnError{Lines: excess}
+	case total == 0:
+		return &stock.StateError{Deduction: d.Deduction}
+	}
+	return nil
+}
+
+// adjust changes what is physically there.
+type adjust struct {
+	*stock.AdjustRequest
+	fingerprint stock.Fingerprint
+}
+
+func (o *adjust) touches() []stock.Item { return []stock.Item{o.Item} }
+func (o *adjust) names() names          { return names{key: o.Keyed} }
+
+func (o *adjust) decide(v *view) result {
+	if op, ok := v.operations[o.Keyed]; ok {
+		return replayed(op, o.fingerprint)
+	}
+	row := v.items[o.Item]
+	if row == nil {
+		return refuse(&stock.UnknownItemError{Lines: []stock.UnknownLine{{Item: o.Item}}})
+	}
+	if err := o.precondition(row.levels); err != nil {
+		return refuse(err)
+	}
+	delta, err := o.delta(row.levels)
+	if err != nil {
+		return refuse(err)
+	}
+	m := stock.Movement{Kind: o.Kind, DeltaOnHand: delta, Reason: o.Reason, Reference: o.Reference, Actor: o.Client}
+	v.move(row, m)
+	m.Version, m.OnHand, m.Held = row.levels.Version, row.levels.OnHand, row.levels.Held
+	v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: "adjust", item: row.id, version: m.Version})
+	return result{adjustment: &stock.Adjustment{Movement: m, Levels: row.levels}}
+}
+
+func (o *adjust) precondition(l stock.Levels) error {
+	switch {
+	case o.IfVersion != nil && *o.IfVersion != l.Version,
+		o.ExpectedOnHand != nil && *o.ExpectedOnHand != l.OnHand:
+		return &stock.PreconditionError{Reason: stock.ErrPreconditionFailed, Levels: l}
+	case o.SetTo != nil && o.IfVersion == nil && o.ExpectedOnHand == nil:
+		return &stock.PreconditionError{Reason: stock.ErrPreconditionRequired, Levels: l}
+	}
+	return nil
+}
+
+// delta is by how much on_hand changes: it may not fall below what is held, nor pass what an item can have.
+func (o *adjust) delta(l stock.Levels) (stock.Quantity, error) {
+	delta, at := o.Delta, "/delta"
+	if o.SetTo != nil {
+		delta, at = *o.SetTo-l.OnHand, "/set_to"
+	}
+	switch after := l.OnHand + delta; {
+	case after > stock.MaxOnHand:
+		return 0, stock.InvalidField(at, "would put more on hand than an item can have")
+	case after < l.Held:
+		return 0, &stock.ShortError{Lines: []stock.ShortLine{{
+			Item: l.Item, Requested: -delta, Available: l.OnHand - l.Held, Version: l.Version,
+		}}}
+	}
+	return delta, nil
+}
+
+// pointer is the JSON pointer of a list's element.
+func pointer(list string, index int) string { return list + "/" + strconv.Itoa(index) }

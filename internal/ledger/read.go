@@ -1,0 +1,160 @@
+package ledger
+
+import (
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast-stock/holdfast/internal/ledger/internal/dbsqlc"
+	"github.com/holdfast-stock/holdfast/internal/stock"
+)
+
+// newView makes an empty view for a batch of n requests. Its write borrows the buffers of params, which
+// belong to one writer.
+func newView(n int, params *dbsqlc.WriteBatchParams) *view {
+	resetParams(params)
+	return &view{
+		items: make(map[stock.Item]*itemRow, n), deductions: make(map[uuid.UUID]*deductionRow), write: params,
+	}
+}
+
+// clone copies a row for one attempt, which may change it.
+func (d *deductionRow) clone() *deductionRow {
+	c := *d
+	c.Lines = slices.Clone(d.Lines)
+	return &c
+}
+
+// rows lists every item row in the view.
+func (v *view) rows() []*itemRow {
+	rows := make([]*itemRow, 0, len(v.items))
+	for _, row := range v.items {
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func readItems(ctx context.Context, q *dbsqlc.Queries, v *view, items []stock.Item, from reading) error {
+	if len(items) == 0 {
+		return nil
+	}
+	arg := dbsqlc.ReadItemsParams{Skus: make([]string, len(items)), Locations: make([]string, len(items))}
+	for i, item := range items {
+		arg.Skus[i], arg.Locations[i] = string(item.SKU), string(item.Location)
+	}
+	if from != locked {
+		rows, err := q.ReadItems(ctx, arg)
+		for i := range rows {
+			v.addItem(&rows[i])
+		}
+		return err
+	}
+	rows, err := q.LockItems(ctx, dbsqlc.LockItemsParams(arg))
+	for i := range rows {
+		read := dbsqlc.ReadItemsRow(rows[i])
+		v.addItem(&read)
+	}
+	return err
+}
+
+func (v *view) addItem(r *dbsqlc.ReadItemsRow) {
+	item := stock.Item{SKU: stock.SKU(r.Sku), Location: stock.Location(r.Location)}
+	v.items[item] = &itemRow{id: r.ID, seen: r.Version, levels: stock.Levels{
+		Item: item, OnHand: stock.Quantity(r.OnHand), Held: stock.Quantity(r.Held),
+		SafetyStock: stock.Quantity(r.SafetyStock), Version: r.Version,
+	}}
+}
+
+func readDeductions(ctx context.Context, q *dbsqlc.Queries, v *view, ids []uuid.UUID, from reading) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if from == locked {
+		if _, err := q.LockDeductions(ctx, ids); err != nil {
+			return err
+		}
+	}
+	rows, err := q.ReadDeductions(ctx, ids)
+	if err != nil {
+		return err
+	}
+	var d *deductionRow
+	for i := range rows {
+		r := &rows[i]
+		if d == nil || d.ID != r.ID {
+			d = &deductionRow{deductionOf(r)}
+			v.deductions[r.ID] = d
+			v.now = r.ReadAt
+		}
+		d.Lines = append(d.Lines, lineOf(r))
+	}
+	return nil
+}
+
+func deductionOf(r *dbsqlc.ReadDeductionsRow) stock.Deduction {
+	d := stock.Deduction{
+		ID: r.ID, Client: r.Client, OrderID: r.OrderID, Part: r.Part, State: stock.State(r.State), Revision: r.Revision,
+		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
+	}
+	if r.ExpiresAt != nil {
+		d.ExpiresAt = *r.ExpiresAt
+	}
+	return d
+}
+
+func lineOf(r *dbsqlc.ReadDeductionsRow) stock.Line {
+	return stock.Line{
+		No: int(r.LineNo), LineID: r.LineID, Item: stock.Item{SKU: stock.SKU(r.Sku), Location: stock.Location(r.Location)},
+		Quantity: stock.Quantity(r.Quantity), Held: stock.Quantity(r.Held),
+		Committed: stock.Quantity(r.Committed), Returned: stock.Quantity(r.Returned),
+	}
+}
+
+// readNames looks up keys and orders.
+func readNames(ctx context.Context, q *dbsqlc.Queries, v *view, n needs) error {
+	if len(n.keys) > 0 {
+		arg := dbsqlc.FindOperationsParams{Clients: make([]string, len(n.keys)), Keys: make([]string, len(n.keys))}
+		for i, k := range n.keys {
+			arg.Clients[i], arg.Keys[i] = k.Client, k.Key
+		}
+		found, err := q.FindOperations(ctx, arg)
+		if err != nil {
+			return err
+		}
+		v.operations = make(map[stock.Keyed]operationRow, len(found))
+		for i := range found {
+			v.operations[stock.Keyed{Client: found[i].Client, Key: found[i].Key}] = operationOf(&found[i])
+		}
+	}
+	if len(n.orders) == 0 {
+		return nil
+	}
+	arg := dbsqlc.FindLiveParams{
+		Clients: make([]string, len(n.orders)), Orders: make([]string, len(n.orders)), Parts: make([]string, len(n.orders)),
+	}
+	for i, o := range n.orders {
+		arg.Clients[i], arg.Orders[i], arg.Parts[i] = o.client, o.order, o.part
+	}
+	found, err := q.FindLive(ctx, arg)
+	if err != nil {
+		return err
+	}
+	v.live = make(map[orderPart]uuid.UUID, len(found))
+	for i := range found {
+		v.live[orderPart{found[i].Client, found[i].OrderID, found[i].Part}] = found[i].ID
+	}
+	return nil
+}
+
+func operationOf(r *dbsqlc.FindOperationsRow) operationRow {
+	op := operationRow{kind: r.Kind}
+	copy(op.fingerprint[:], r.Fingerprint)
+	if r.DeductionID != nil {
+		op.deduction = *r.DeductionID
+	}
+	if r.ItemID != nil && r.Version != nil {
+		op.item, op.version = *r.ItemID, *r.Version
+	}
+	return op
+}

@@ -1,0 +1,176 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/holdfast-stock/holdfast/internal/ledger/internal/dbsqlc"
+	"github.com/holdfast-stock/holdfast/internal/stock"
+)
+
+// view is what a batch is decided on, and what the decision adds up to. It is plain memory: deciding reads
+// and changes the view, nothing else.
+type view struct {
+	// fresh: everything in the view was just read. A view that is not fresh may only grant, because the
+	// write proves a grant by its versions; nothing proves a refusal.
+	fresh bool
+	// now is the ledger's clock when the view was read; zero unless fresh.
+	now time.Time
+
+	items      map[stock.Item]*itemRow
+	operations map[stock.Keyed]operationRow
+	live       map[orderPart]uuid.UUID
+	deductions map[uuid.UUID]*deductionRow
+
+	changed []*itemRow // items with steps, in the order they were first changed
+	write   *dbsqlc.WriteBatchParams
+}
+
+// itemRow is an item's row as the batch has it so far.
+type itemRow struct {
+	id     int64
+	seen   int64 // the version it was read with
+	levels stock.Levels
+	// Scratch of one decision:
+	wanted stock.Quantity // asked for by the lines so far
+	listed bool           // already in the answer
+}
+
+// orderPart is what may have one live deduction.
+type orderPart struct{ client, order, part string }
+
+// operationRow is a keyed operation that has had its effect.
+type operationRow struct {
+	fingerprint stock.Fingerprint
+	kind        string
+	deduction   uuid.UUID // zero for an adjustment
+	item        int64     // zero unless an adjustment
+	version     int64     // of the adjustment's movement
+}
+
+// deductionRow is a deduction as the batch has it so far.
+type deductionRow struct{ stock.Deduction }
+
+// guard is which side of its expiry a hold must be on, by the ledger's clock, for a change to be written.
+type guard string
+
+const (
+	noGuard   guard = ""
+	guardLive guard = "live"
+	guardDue  guard = "due"
+)
+
+// due reports whether a hold is known to be over. Only a fresh view has the ledger's clock; in another one
+// the guard of the write decides.
+func (v *view) due(d *deductionRow) bool {
+	return d.State == stock.Held && !v.now.IsZero() && !d.ExpiresAt.After(v.now)
+}
+
+// move appends a movement to the item's history and applies it to the view.
+func (v *view) move(row *itemRow, m stock.Movement) {
+	if row.levels.Version == row.seen {
+		v.changed = append(v.changed, row)
+	}
+	row.levels.OnHand += m.DeltaOnHand
+	row.levels.Held += m.DeltaHeld
+	row.levels.Version++
+
+	w := v.write
+	w.MovementItems = append(w.MovementItems, row.id)
+	w.MovementVersions = append(w.MovementVersions, row.levels.Version)
+	w.MovementDeltaOnHand = append(w.MovementDeltaOnHand, int64(m.DeltaOnHand))
+	w.MovementDeltaHeld = append(w.MovementDeltaHeld, int64(m.DeltaHeld))
+	w.MovementOnHand = append(w.MovementOnHand, int64(row.levels.OnHand))
+	w.MovementHeld = append(w.MovementHeld, int64(row.levels.Held))
+	w.MovementKinds = append(w.MovementKinds, string(m.Kind))
+	w.MovementActors = append(w.MovementActors, m.Actor)
+	w.MovementReasons = append(w.MovementReasons, m.Reason)
+	w.MovementReferences = append(w.MovementReferences, m.Reference)
+	deduction := uuid.UUID{}
+	if m.Deduction != nil {
+		deduction = *m.Deduction
+	}
+	w.MovementDeductions = append(w.MovementDeductions, deduction)
+}
+
+// record adds the idempotency key of an operation that the batch carries out.
+func (v *view) record(key stock.Keyed, op operationRow) {
+	if v.operations == nil {
+		v.operations = make(map[stock.Keyed]operationRow)
+	}
+	v.operations[key] = op
+	w := v.write
+	w.OpClients = append(w.OpClients, key.Client)
+	w.OpKeys = append(w.OpKeys, key.Key)
+	w.OpFingerprints = append(w.OpFingerprints, op.fingerprint[:])
+	w.OpDeductions = append(w.OpDeductions, op.deduction)
+	w.OpItems = append(w.OpItems, op.item)
+	w.OpVersions = append(w.OpVersions, op.version)
+	w.OpKinds = append(w.OpKinds, op.kind)
+}
+
+// create adds a deduction and its lines.
+func (v *view) create(d *stock.Deduction, hold time.Duration, rows []*itemRow) {
+	if v.live == nil {
+		v.live = make(map[orderPart]uuid.UUID)
+	}
+	v.live[orderPart{d.Client, d.OrderID, d.Part}] = d.ID
+	w := v.write
+	w.DeductionIds = append(w.DeductionIds, d.ID)
+	w.DeductionHolds = append(w.DeductionHolds, interval(hold))
+	w.DeductionStates = append(w.DeductionStates, string(d.State))
+	w.DeductionClients = append(w.DeductionClients, d.Client)
+	w.DeductionOrders = append(w.DeductionOrders, d.OrderID)
+	w.DeductionParts = append(w.DeductionParts, d.Part)
+	for i := range d.Lines {
+		l := &d.Lines[i]
+		w.LineDeductions = append(w.LineDeductions, d.ID)
+		w.LineItems = append(w.LineItems, rows[i].id)
+		w.LineQuantities = append(w.LineQuantities, int64(l.Quantity))
+		w.LineHeld = append(w.LineHeld, int64(l.Held))
+		w.LineCommitted = append(w.LineCommitted, int64(l.Committed))
+		w.LineNos = append(w.LineNos, int32(l.No))
+		w.LineIds = append(w.LineIds, l.LineID)
+	}
+}
+
+// update changes a deduction that exists. The sequencer puts at most one operation on a deduction into a
+// batch, so there is one change of it at most.
+func (v *view) update(d *deductionRow, g guard, hold time.Duration) {
+	w := v.write
+	w.ChangeIds = append(w.ChangeIds, d.ID)
+	w.ChangeRevisions = append(w.ChangeRevisions, d.Revision)
+	w.ChangeGuards = append(w.ChangeGuards, string(g))
+	w.ChangeStates = append(w.ChangeStates, string(d.State))
+	w.ChangeHolds = append(w.ChangeHolds, interval(hold))
+	d.Revision++
+}
+
+// updateLine writes a line's figures as they are in the view now.
+func (v *view) updateLine(d *deductionRow, l *stock.Line) {
+	w := v.write
+	w.LineChangeIds = append(w.LineChangeIds, d.ID)
+	w.LineChangeNos = append(w.LineChangeNos, int32(l.No))
+	w.LineChangeHeld = append(w.LineChangeHeld, int64(l.Held))
+	w.LineChangeCommitted = append(w.LineChangeCommitted, int64(l.Committed))
+	w.LineChangeReturned = append(w.LineChangeReturned, int64(l.Returned))
+}
+
+// seal writes down the item rows once all decisions are made, and reports whether there is anything to write.
+func (v *view) seal() bool {
+	w := v.write
+	for _, row := range v.changed {
+		w.ItemIds = append(w.ItemIds, row.id)
+		w.ItemVersions = append(w.ItemVersions, row.seen)
+		w.ItemOnHand = append(w.ItemOnHand, int64(row.levels.OnHand))
+		w.ItemHeld = append(w.ItemHeld, int64(row.levels.Held))
+		w.ItemSteps = append(w.ItemSteps, row.levels.Version-row.seen)
+	}
+	return len(w.ItemIds) > 0 || len(w.ChangeIds) > 0
+}
+
+func interval(d time.Duration) pgtype.Interval {
+	return pgtype.Interval{Microseconds: d.Microseconds(), Valid: d > 0}
+}
