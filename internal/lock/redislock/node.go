@@ -1,0 +1,194 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-stock/holdfast/internal/lock"
+)
+
+// A call in a flight waits for the flight before it, so few are enough; a batch is bounded so that none is late.
+const (
+	maxFlights = 2
+	maxBatch   = 128
+)
+
+// node is one Redis server. Calls that are made while others are on their way gather and go as one pipeline: many
+// lockers share few round trips, a single one waits for nobody.
+type node struct {
+	client *redis.Client
+
+	mu      sync.Mutex
+	flights int     // guarded by mu
+	queue   []*call // calls no flight has room for; guarded by mu
+}
+
+// call is one script to be run.
+type call struct {
+	script *redis.Script
+	keys   []string
+	args   []any
+	ctx    context.Context // bounds this call; a call is over before its caller's ctx is
+	cmd    *redis.Cmd
+	err    error
+	done   chan struct{}
+	lead   chan []*call // receives the batch that this call has to send for all
+}
+
+// run runs a script that answers with a number. The error is a reply of the server, which means that nothing was
+// done; wraps [errUnsent] if the server never saw the call; and is an unknown outcome otherwise.
+func (n *node) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (int64, error) {
+	c := &call{script: script, keys: keys, args: args, ctx: ctx}
+	n.mu.Lock()
+	if n.flights < maxFlights {
+		n.flights++
+		n.mu.Unlock()
+		n.send([]*call{c})
+		return c.result()
+	}
+	c.done, c.lead = make(chan struct{}), make(chan []*call, 1)
+	n.queue = append(n.queue, c)
+	n.mu.Unlock()
+	select {
+	case <-c.done:
+	case batch := <-c.lead:
+		n.send(batch)
+	case <-ctx.Done():
+		if n.withdraw(c) {
+			return 0, fmt.Errorf("%w: %w", errUnsent, ctx.Err())
+		}
+		select { // it is on its way, or about to be
+		case <-c.done:
+		case batch := <-c.lead:
+			n.send(batch)
+		}
+	}
+	return c.result()
+}
+
+// withdraw takes back a call that nobody sends yet.
+func (n *node) withdraw(c *call) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, queued := range n.queue {
+		if queued == c {
+			n.queue = append(n.queue[:i], n.queue[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// send runs a batch, answers its calls, and hands what gathered meanwhile to the first of those who wait.
+func (n *node) send(batch []*call) {
+	if len(batch) == 1 {
+		n.sendOne(batch[0])
+	} else {
+		n.sendMany(batch)
+	}
+	n.next()
+	for _, c := range batch {
+		if c.done != nil {
+			close(c.done)
+		}
+	}
+}
+
+func (n *node) next() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.queue) == 0 {
+		n.flights--
+		return
+	}
+	size := min(len(n.queue), maxBatch)
+	batch := n.queue[:size:size]
+	n.queue = n.queue[size:]
+	batch[0].lead <- batch
+}
+
+func (n *node) sendOne(c *call) {
+	c.cmd = c.script.Run(c.ctx, n.client, c.keys, c.args...)
+	c.err = c.cmd.Err()
+}
+
+// sendMany sends the calls in one pipeline, bounded by the shortest of their deadlines.
+func (n *node) sendMany(batch []*call) {
+	ctx := batch[0].ctx
+	if earliest, ok := earliestDeadline(batch); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(context.WithoutCancel(ctx), earliest)
+		defer cancel()
+	}
+	pipe := n.client.Pipeline()
+	for _, c := range batch {
+		c.cmd = c.script.EvalSha(ctx, pipe, c.keys, c.args...)
+	}
+	_, _ = pipe.Exec(ctx) // every command has its own error
+	for _, c := range batch {
+		if c.err = c.cmd.Err(); redis.HasErrorPrefix(c.err, "NOSCRIPT") {
+			c.cmd = c.script.Eval(ctx, n.client, c.keys, c.args...)
+			c.err = c.cmd.Err()
+		}
+	}
+}
+
+func earliestDeadline(batch []*call) (time.Time, bool) {
+	var earliest time.Time
+	for _, c := range batch {
+		if d, ok := c.ctx.Deadline(); ok && (earliest.IsZero() || d.Before(earliest)) {
+			earliest = d
+		}
+	}
+	return earliest, !earliest.IsZero()
+}
+
+func (c *call) result() (int64, error) {
+	if c.err == nil {
+		return c.cmd.Int64()
+	}
+	return 0, classify(c.err)
+}
+
+// errUnsent: the server never saw the request.
+var errUnsent = errors.New("the request was not sent")
+
+// classify tells what an error of the client means for the request.
+func classify(err error) error {
+	var reply redis.Error
+	var op *net.OpError
+	switch {
+	case errors.Is(err, errUnsent):
+		return err
+	case errors.As(err, &reply):
+		return err // the scripts check before they write
+	case errors.Is(err, redis.ErrPoolTimeout), errors.As(err, &op) && op.Op == "dial":
+		return fmt.Errorf("%w: %w", errUnsent, err)
+	default:
+		return fmt.Errorf("%w: %w", lock.ErrUnknownOutcome, err)
+	}
+}
+
+// moved reports whether a cluster node says that the key is not its own.
+func moved(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), "MOVED ") || strings.HasPrefix(reply.Error(), "ASK "))
+}
+
+// checkOptions refuses clients that would send a request twice behind our back, or wait longer than they are told.
+func checkOptions(retries int, deadlines bool) error {
+	if retries > 0 {
+		return fmt.Errorf("%w: the client retries by itself; set MaxRetries to -1", lock.ErrInvalid)
+	}
+	if !deadlines {
+		return fmt.Errorf("%w: the client does not pass deadlines on to its sockets; set ContextTimeoutEnabled", lock.ErrInvalid)
+	}
+	return nil
+}
