@@ -1,0 +1,160 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-stock/holdfast/internal/stock"
+)
+
+// Freshness is how long after a look into the ledger its figures may be called short. Older ones are confirmed
+// with the ledger first.
+const Freshness = time.Second
+
+// maxAsks bounds how often a request is put to the script: once, and again after a look into the ledger. The third
+// time is for an item that grew stale, or was forgotten, between the look and the second time.
+const maxAsks = 3
+
+// Config of a gate. Zero values are replaced by the defaults named.
+type Config struct {
+	// Confirm reads the figures of items from the ledger, after releasing what has expired on them. Items that
+	// are missing in the result do not exist. Required. It is called from one goroutine at a time.
+	Confirm func(ctx context.Context, items []stock.Item) ([]stock.Levels, error)
+	// Prefix of every key; a Redis that several installations share needs one each. Default "holdfast".
+	Prefix string
+	// CallTimeout bounds one script call. Default 100 ms.
+	CallTimeout time.Duration
+	// ConfirmTimeout bounds one call of Confirm. Default 1 s.
+	ConfirmTimeout time.Duration
+	// TicketLife is how long units are refused to others for a request that never comes back. A request that
+	// takes longer loses nothing but the protection from others. Default 1 s.
+	TicketLife time.Duration
+	// KeyLife is how long Redis keeps an item after its last news. Default 1 h.
+	KeyLife time.Duration
+	// QueueLimit bounds the requests that wait for a call; on Cluster, for each slot group. Default 4,096.
+	QueueLimit int
+	// Registerer takes the gate's metrics. Default: none.
+	Registerer prometheus.Registerer
+	// Logger hears when the gate is bypassed and when it is back. Default: none.
+	Logger *slog.Logger
+}
+
+func (c *Config) setDefaults() {
+	set(&c.Prefix, "holdfast")
+	set(&c.CallTimeout, 100*time.Millisecond)
+	set(&c.ConfirmTimeout, time.Second)
+	set(&c.TicketLife, time.Second)
+	set(&c.KeyLife, time.Hour)
+	set(&c.QueueLimit, 4096)
+	set(&c.Logger, slog.New(slog.DiscardHandler))
+}
+
+func set[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Gate tells requests that cannot succeed so, before they reach the ledger.
+type Gate struct {
+	cfg     Config
+	single  *redis.Client // one of the two is set
+	cluster *redis.ClusterClient
+	lanes   []*lane // one, or on Cluster one for each slot group
+	confirm *confirmer
+	metrics *metrics
+	workers sync.WaitGroup
+	spare   sync.Pool // of *request
+}
+
+// New makes a gate that runs until [Gate.Close]. The client must be one of [Dial], or have the same options, and
+// stays the caller's to close. Any other kind than *redis.Client and *redis.ClusterClient panics.
+func New(client redis.UniversalClient, cfg Config) *Gate {
+	cfg.setDefaults()
+	g := &Gate{cfg: cfg}
+	lanes := 1
+	switch c := client.(type) {
+	case *redis.Client:
+		g.single = c
+	case *redis.ClusterClient:
+		g.cluster = c
+		lanes = slotGroups
+	default:
+		panic(fmt.Sprintf("gate: a client of type %T is not supported", client))
+	}
+	g.spare.New = func() any { return newRequest(g) }
+	for group := range lanes {
+		g.lanes = append(g.lanes, newLane(g, group))
+	}
+	g.confirm = newConfirmer(g)
+	g.metrics = newMetrics(cfg.Registerer, g.pendingItems)
+	for _, l := range g.lanes {
+		g.workers.Go(l.run)
+	}
+	return g
+}
+
+// Close ends the gate after what waits was sent, which a Redis that does not answer cannot delay by more than a
+// call's time. Requests after it are bypassed.
+func (g *Gate) Close() {
+	g.confirm.close()
+	for _, l := range g.lanes {
+		l.close()
+	}
+	g.workers.Wait()
+}
+
+// Take asks for a ticket for all lines of an order part, all or none; lines of one item count together. The lines
+// may be those of up to [stock.MaxLines]. It ends when ctx does, or after at most three calls and two looks into
+// the ledger.
+func (g *Gate) Take(ctx context.Context, ticket Ticket, lines []stock.WantedLine) Answer {
+	r := g.spare.Get().(*request)
+	answer := r.take(ctx, ticket, lines)
+	r.reset()
+	g.spare.Put(r)
+	g.metrics.answered(&answer)
+	return answer
+}
+
+// Settle tells the gate what the ledger has just said about items: figures, not changes, so that news may be lost,
+// repeated or come late. It never waits.
+func (g *Gate) Settle(levels []stock.Levels) {
+	now := time.Now()
+	for i := range levels {
+		g.laneOf(levels[i].Item).settle(levels[i], now)
+	}
+}
+
+// Drop removes the ticket of a request that was [Granted], once the ledger has answered it. It never waits.
+// Call [Gate.Settle] with what the ledger said before, not after.
+func (g *Gate) Drop(ticket Ticket, lines []stock.WantedLine) {
+	for i := range lines {
+		item := lines[i].Item
+		g.laneOf(item).drop(ticket, item)
+	}
+}
+
+// lane is the number of the lane of an item.
+func (g *Gate) lane(item stock.Item) int {
+	if len(g.lanes) == 1 {
+		return 0
+	}
+	return groupOf(item)
+}
+
+func (g *Gate) laneOf(item stock.Item) *lane { return g.lanes[g.lane(item)] }
+
+func (g *Gate) pendingItems() float64 {
+	n := 0
+	for _, l := range g.lanes {
+		n += l.pendingItems()
+	}
+	return float64(n)
+}

@@ -1,0 +1,62 @@
+package gate
+
+import (
+	"strconv"
+
+	"github.com/holdfast-stock/holdfast/internal/stock"
+)
+
+// slotGroups is how many hash tags there are. All items of a group lie in one slot of a Cluster, so one script
+// call decides them together; more groups spread better over masters and gather less into a call. Every process
+// must use the same number, which is why it is no setting.
+const slotGroups = 16
+
+// groupOf an item: FNV-1a over SKU, a zero byte that neither part may contain, and location.
+func groupOf(item stock.Item) int {
+	const offset, prime = 2166136261, 16777619
+	h := uint32(offset)
+	for i := range len(item.SKU) {
+		h = (h ^ uint32(item.SKU[i])) * prime
+	}
+	h *= prime
+	for i := range len(item.Location) {
+		h = (h ^ uint32(item.Location[i])) * prime
+	}
+	return int((h ^ h>>16) % slotGroups)
+}
+
+// appendItemKey appends the key of an item's hash: prefix:{hN}:sku:location, each part escaped, so that different
+// items have different keys and no SKU forms, ends or breaks a hash tag.
+func appendItemKey(b []byte, prefix string, item stock.Item) []byte {
+	b = appendTag(b, prefix, groupOf(item))
+	b = append(b, ':')
+	b = appendEscaped(b, string(item.SKU))
+	b = append(b, ':')
+	return appendEscaped(b, string(item.Location))
+}
+
+// probeKey is written when a node is probed: it shows that the group's master takes writes.
+func probeKey(prefix string, group int) string {
+	return string(append(appendTag(nil, prefix, group), ":#probe"...))
+}
+
+func appendTag(b []byte, prefix string, group int) []byte {
+	b = appendEscaped(b, prefix)
+	b = append(b, ":{h"...)
+	b = strconv.AppendInt(b, int64(group), 10)
+	return append(b, '}')
+}
+
+// appendEscaped percent-encodes every byte but ASCII letters, digits, '-', '_' and '.'.
+func appendEscaped(b []byte, s string) []byte {
+	const hex = "0123456789ABCDEF"
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_', c == '.':
+			b = append(b, c)
+		default:
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		}
+	}
+	return b
+}
