@@ -1,0 +1,96 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/holdfast-stock/holdfast/internal/httpapi/internal/openapi"
+)
+
+// route is one operation of the contract: where it is, who may call it and with which query parameters.
+type route struct {
+	method  string
+	pattern string
+	scope   Scope
+	query   []string
+	serve   http.HandlerFunc
+
+	name string // method and pattern, in logs and metrics
+	observer
+}
+
+// routes of the API. That they are those of openapi.yaml, scopes and parameters included, is tested.
+func routes(w *openapi.ServerInterfaceWrapper) []route {
+	const (
+		get, put, post = http.MethodGet, http.MethodPut, http.MethodPost
+
+		items     = "/v1/stock"
+		item      = "/v1/stock/{sku}"
+		orders    = "/v1/deductions"
+		deduction = "/v1/deductions/{id}"
+	)
+	page := func(names ...string) []string { return append(names, "limit", "cursor") }
+	at := []string{"location"}
+	return []route{
+		{method: post, pattern: orders, scope: ScopeDeductions, serve: w.CreateDeduction},
+		{method: get, pattern: orders, scope: ScopeDeductions, serve: w.ListDeductions, query: page("order_id", "state")},
+		{method: get, pattern: deduction, scope: ScopeDeductions, serve: w.GetDeduction},
+		{method: post, pattern: deduction + "/commit", scope: ScopeDeductions, serve: w.CommitDeduction},
+		{method: post, pattern: deduction + "/release", scope: ScopeDeductions, serve: w.ReleaseDeduction},
+		{method: post, pattern: deduction + "/extend", scope: ScopeDeductions, serve: w.ExtendDeduction},
+		{method: post, pattern: deduction + "/returns", scope: ScopeDeductions, serve: w.ReturnDeduction},
+		{method: get, pattern: items, scope: ScopeStockRead, serve: w.ListItems, query: page("sku_prefix", "location", "low")},
+		{method: get, pattern: item, scope: ScopeStockRead, serve: w.GetItem, query: at},
+		{method: put, pattern: item, scope: ScopeStockWrite, serve: w.PutItem, query: at},
+		{method: post, pattern: item + "/adjustments", scope: ScopeStockWrite, serve: w.AdjustItem, query: at},
+		{method: get, pattern: item + "/movements", scope: ScopeStockRead, serve: w.ListMovements, query: []string{"location", "after_version", "limit"}},
+	}
+}
+
+// mount puts every route behind admission, and a problem where there is none.
+func (a *API) mount(m *metrics) {
+	a.unmatched = &route{name: "none", observer: m.observer("none")}
+	a.mux = chi.NewMux()
+	a.mux.NotFound(func(w http.ResponseWriter, _ *http.Request) { callOf(w).fail(errNoRoute) })
+	a.mux.MethodNotAllowed(a.methodNotAllowed)
+	for _, r := range routes(&openapi.ServerInterfaceWrapper{Handler: operations{a}, ErrorHandlerFunc: badParameter}) {
+		r.name = r.method + " " + r.pattern
+		r.observer = m.observer(r.name)
+		a.mux.MethodFunc(r.method, r.pattern, func(w http.ResponseWriter, req *http.Request) {
+			if c := callOf(w); c.admitted(&r) {
+				r.serve(w, req)
+			}
+		})
+	}
+	for _, r := range documents() {
+		r.name = r.method + " " + r.pattern
+		r.observer = m.observer(r.name)
+		a.mux.MethodFunc(r.method, r.pattern, func(w http.ResponseWriter, req *http.Request) {
+			callOf(w).route = &r
+			r.serve(w, req)
+		})
+	}
+}
+
+// callOf is the call whose answer w is: every handler of this package is given one.
+func callOf(w http.ResponseWriter) *call { return w.(*call) }
+
+// methodNotAllowed answers 405 with the methods the path has, or 404 if it has none.
+func (a *API) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
+	c := callOf(w)
+	path := r.URL.EscapedPath()
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodPost} {
+		if a.mux.Match(chi.NewRouteContext(), method, path) {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) == 0 {
+		c.fail(errNoRoute)
+		return
+	}
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	c.fail(errMethodNotAllowed)
+}
