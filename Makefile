@@ -1,0 +1,94 @@
+# `make` lists the targets. All that is needed is Go: tools are built from the modfiles in tools/, servers
+# for tests and for `make run` are found or fetched by internal/sandbox.
+
+.DEFAULT_GOAL := help
+
+# Every Go module of the repository, this one first: what the service must not link has a module of its own.
+MODULES := . $(patsubst ./%/go.mod,%,$(filter-out ./go.mod,$(sort $(shell \
+	find . -name '.?*' -prune -o -name node_modules -prune -o -name go.mod -print))))
+in_each_module = for module in $(MODULES); do (cd "$$module" && $(1)) || exit 1; done
+
+# A modfile a tool; built without a C compiler and kept in Go's build cache.
+tool = CGO_ENABLED=0 go tool -modfile="$(CURDIR)/tools/$(1).mod"
+GOLANGCI := $(call tool,golangci-lint) golangci-lint
+
+SQLC_OUT := internal/ledger/internal/dbsqlc
+OPENAPI_OUT := internal/httpapi/internal/openapi
+GENERATED := $(SQLC_OUT) $(OPENAPI_OUT)
+
+##@ Use
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/holdfast, static
+	CGO_ENABLED=0 go build -trimpath -o bin/holdfast ./cmd/holdfast
+
+.PHONY: run
+run: build ## Build, then run everything: private Postgres and Redis, service and console (ARGS='--fresh')
+	@exec bin/holdfast dev $(ARGS)
+
+.PHONY: bench
+bench: build ## Measure deductions per second on this machine (ARGS='--help' lists what can be set)
+	@exec bin/holdfast bench $(ARGS)
+
+##@ Change
+
+# -shuffle shows tests that lean on each other, and keeps Go from answering out of its cache.
+.PHONY: test
+test: ## Run all tests on real servers, with the race detector where a C compiler is (ARGS='-run Name')
+	@if command -v $(firstword $(shell go env CC)) >/dev/null; then \
+		export CGO_ENABLED=1; race=-race; \
+	else \
+		echo "no C compiler ($$(go env CC)): testing without the race detector"; \
+		export CGO_ENABLED=0; race=; \
+	fi; \
+	$(call in_each_module,go test $$race -shuffle=on -timeout 5m $(ARGS) ./...)
+
+.PHONY: check
+check: check-tidy check-openapi check-generated check-imports lint ## Run every check but the tests
+
+.PHONY: lint
+lint: ## Format, vet and style of all modules; changes nothing (the first run builds the linter: 2 minutes)
+	@$(call in_each_module,$(GOLANGCI) run)
+
+.PHONY: format
+format: ## Format all Go code
+	@$(call in_each_module,$(GOLANGCI) fmt)
+
+.PHONY: check-tidy
+check-tidy: ## Fail if a go.mod is not tidy
+	@$(call in_each_module,go mod tidy -diff)
+
+.PHONY: check-imports
+check-imports: ## Fail if a package imports what the architecture forbids
+	@go test -count=1 ./internal
+
+.PHONY: generate
+generate: ## Generate the code for db/queries and openapi.yaml
+	@rm -f $(SQLC_OUT)/*.go
+	@$(call tool,sqlc) sqlc generate
+	@cd $(OPENAPI_OUT) && $(call tool,oapi-codegen) oapi-codegen -config oapi-codegen.yaml "$(CURDIR)/openapi.yaml"
+
+# Compares with what was there before, not with git, so that it also holds before a commit and outside a checkout.
+.PHONY: check-generated
+check-generated: ## Fail if generated code is not what `make generate` makes
+	@before=$$(mktemp -d) && trap 'rm -rf "$$before"' EXIT && \
+	cp -R $(GENERATED) "$$before" && \
+	$(MAKE) --no-print-directory generate && \
+	for dir in $(GENERATED); do \
+		diff -ru "$$before/$${dir##*/}" "$$dir" || \
+			{ echo "$$dir was out of date; it is generated anew now: look at it, then commit it"; exit 1; }; \
+	done
+
+.PHONY: check-openapi
+check-openapi: ## Validate openapi.yaml, its examples included
+	@$(call tool,openapi) validate --multi -- openapi.yaml
+
+# Advisory: what it finds may be new today and not come from the change at hand.
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities, with the database as a Go module
+	@db=$$(cd tools && go mod download -json golang.org/x/vulndb@latest | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p'); \
+	$(call in_each_module,$(call tool,govulncheck) govulncheck -db "file://$$db/data/osv" ./...)
