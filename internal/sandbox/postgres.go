@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/url"
 	"os"
@@ -22,6 +23,7 @@ type PostgresConfig struct {
 	Dir      string            // where its files are kept between runs; empty: a temporary directory, removed by Stop
 	Port     int               // on 127.0.0.1; 0: a free one
 	Settings map[string]string // parameters of postgresql.conf, over the defaults
+	Progress io.Writer         // gets a line before something takes long, as installing does; nil: nobody does
 }
 
 // Postgres is a private Postgres server on loopback. Its superuser postgres needs no password.
@@ -50,7 +52,7 @@ func postgresDefaults() map[string]string {
 // StartPostgres runs a Postgres server, creating its data if there is none, and returns when it accepts
 // connections. It ends with Stop, with Kill, or with this process.
 func StartPostgres(ctx context.Context, config PostgresConfig) (*Postgres, error) {
-	found, err := postgresPackage.find(ctx)
+	found, err := postgresSoftware().find(ctx, config.Progress)
 	if err != nil {
 		return nil, err
 	}
@@ -178,48 +180,37 @@ func createCluster(found binaries, account *syscall.Credential, data string) err
 	return os.Rename(fresh, data)
 }
 
-// clusterTemplate is the directory of the template, in the user's cache, made by initdb if it is not there.
+// clusterTemplate is the directory of the template, in the user's cache.
 func clusterTemplate(found binaries, account *syscall.Credential) (string, error) {
-	version, err := exec.Command(found.path("postgres"), "--version").Output()
+	ask := exec.Command(found.path("postgres"), "--version")
+	ask.Env = append(os.Environ(), found.env...)
+	version, err := ask.Output()
 	if err != nil {
 		return "", fmt.Errorf("ask Postgres for its version: %w", err)
 	}
-	cache, err := cacheDir()
-	if err != nil {
-		return "", err
-	}
-	template := filepath.Join(cache, "initdb-"+strings.Join(strings.FieldsFunc(string(version), notInVersion), "-"))
-	if _, err := os.Stat(template); err == nil {
-		return template, nil
-	}
+	name := "initdb-" + strings.Join(strings.FieldsFunc(string(version), notInVersion), "-")
+	return cached(name, func(dir string) error { return initialise(found, account, dir) })
+}
+
+// initialise fills the template. initdb works in a directory that the user Postgres runs as can get to, which the
+// cache need not be.
+func initialise(found binaries, account *syscall.Credential, template string) error {
 	work, err := os.MkdirTemp("", temporaryPattern)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer os.RemoveAll(work)
 	if err := handOver(work, account); err != nil {
-		return "", err
+		return err
 	}
 	data := filepath.Join(work, "data")
 	initdb := program{path: found.path("initdb"), args: []string{
 		"-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "--no-instructions",
 	}, env: found.env, dir: work, user: account}
 	if err := initdb.run(); err != nil {
-		return "", err
+		return err
 	}
-	// Into the cache under a passing name first: the template appears whole, whoever else makes one meanwhile.
-	passing, err := os.MkdirTemp(cache, "initdb-new-*")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(passing)
-	if err := os.CopyFS(passing, os.DirFS(data)); err != nil {
-		return "", err
-	}
-	if err := os.Rename(passing, template); err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, syscall.ENOTEMPTY) {
-		return "", err
-	}
-	return template, nil
+	return os.CopyFS(template, os.DirFS(data))
 }
 
 func notInVersion(r rune) bool {

@@ -15,7 +15,7 @@ type program struct {
 	path string
 	args []string
 	env  []string            // beyond the few variables every server gets
-	dir  string              // working directory
+	dir  string              // where its files are
 	log  string              // file that stdout and stderr are appended to
 	user *syscall.Credential // nil: as ourselves
 }
@@ -32,7 +32,7 @@ type process struct {
 // reaches it, and its messages are in English.
 func (p program) command() *exec.Cmd {
 	cmd := exec.Command(p.path, p.args...)
-	cmd.Dir = p.dir
+	cmd.Dir = "/" // p.dir may be closed to the user until the program itself runs, see childAttributes
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "LC_ALL=C", "TZ=UTC"}, p.env...)
 	cmd.SysProcAttr = childAttributes(p.user, p.dir)
 	return cmd
@@ -53,23 +53,34 @@ func (p program) start() (*process, error) {
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	child := &process{log: p.log, logStart: size, done: make(chan struct{})}
 	started := make(chan error, 1)
-	go func() {
-		// Linux delivers the parent-death signal when the forking *thread* ends, not the process. This thread
-		// stays with the child until it has been reaped, so the signal can only mean that we are gone.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // how it ended is in its log
-			close(child.done)
-		}
-	}()
+	go child.attend(cmd, started)
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.path, err)
 	}
-	child.pid = cmd.Process.Pid
 	return child, nil
+}
+
+// attend starts the child, says so, and reaps it.
+func (p *process) attend(cmd *exec.Cmd, started chan<- error) {
+	// Linux delivers the parent-death signal when the forking *thread* ends, not the process. This thread stays with
+	// the child until it has been reaped, so the signal can only mean that we are gone.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cmd.Start(); err != nil {
+		started <- err
+		return
+	}
+	p.pid = cmd.Process.Pid
+	release, err := tie(p)
+	if err != nil {
+		_ = cmd.Process.Kill() // a child that would outlive us is not to be had
+	}
+	started <- err
+	_ = cmd.Wait() // how it ended is in its log
+	if err == nil {
+		release()
+	}
+	close(p.done)
 }
 
 // run runs the program to its end; the error carries the tail of what it printed.

@@ -10,8 +10,42 @@ import (
 
 // childAttributes ties the child's life to ours and puts it in a process group of its own, so that Ctrl-C in a
 // terminal reaches us and not the server behind our back.
-func childAttributes(user *syscall.Credential, _ string) *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true, Credential: user}
+func childAttributes(account *syscall.Credential, dir string) *syscall.SysProcAttr {
+	attributes := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true, Credential: account}
+	if account != nil && !reachable(dir, account) {
+		// As root we may work below a directory that is closed to others, /root for one. The child keeps the one
+		// privilege that gets it through.
+		const dacOverride = 1 // CAP_DAC_OVERRIDE
+		attributes.AmbientCaps = []uintptr{dacOverride}
+	}
+	return attributes
+}
+
+// tie does nothing here: the parent-death signal has tied the child already.
+func tie(*process) (release func(), err error) { return func() {}, nil }
+
+// reachable reports whether an account may pass through all directories above dir and dir itself.
+func reachable(dir string, account *syscall.Credential) bool {
+	for {
+		var info syscall.Stat_t
+		if err := syscall.Stat(dir, &info); err != nil {
+			return false
+		}
+		execute := uint32(0o001)
+		if info.Gid == account.Gid {
+			execute = 0o010
+		}
+		if info.Uid == account.Uid {
+			execute = 0o100
+		}
+		if info.Mode&execute == 0 {
+			return false
+		}
+		if dir == "/" {
+			return true
+		}
+		dir = filepath.Dir(dir)
+	}
 }
 
 // descendants lists the children of a process, their children and so on. Postgres puts every backend into a

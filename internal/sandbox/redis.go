@@ -20,6 +20,7 @@ type RedisConfig struct {
 	Dir      string            // where its files are kept between runs; empty: a temporary directory, removed by Stop
 	Port     int               // on 127.0.0.1; 0: a free one
 	Settings map[string]string // directives of redis.conf, over the defaults
+	Progress io.Writer         // gets a line before something takes long, as installing does; nil: nobody does
 }
 
 // Redis is a private Redis server on loopback.
@@ -40,7 +41,7 @@ func redisDefaults() map[string]string {
 
 // StartRedis runs a Redis server and returns when it answers. It ends with Stop, with Kill, or with this process.
 func StartRedis(ctx context.Context, config RedisConfig) (*Redis, error) {
-	binaries, err := redisPackage.find(ctx)
+	binaries, err := redisSoftware().find(ctx, config.Progress)
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,13 @@
 package sandbox_test
 
 import (
+	"bytes"
 	"context"
+	"os"
+	"os/exec"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
@@ -11,7 +16,27 @@ import (
 	"github.com/holdfast-stock/holdfast/internal/sandbox"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(sandbox.Tests(m)) }
+// patience is how long a test waits for what must happen.
+const patience = 20 * time.Second
+
+// roleVariable makes the test binary play a part in another test instead of running tests, see [roles].
+const roleVariable = "HOLDFAST_SANDBOX_ROLE"
+
+func TestMain(m *testing.M) {
+	if role, ok := roles()[os.Getenv(roleVariable)]; ok {
+		role()
+		return
+	}
+	goleak.VerifyTestMain(sandbox.Tests(m))
+}
+
+// play runs the test binary again in a role.
+func play(role string, env ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(append(os.Environ(), roleVariable+"="+role), env...)
+	cmd.Stderr = os.Stderr
+	return cmd
+}
 
 // connect opens a connection that ends with the test.
 func connect(t *testing.T, url string) *pgx.Conn {
@@ -22,6 +47,13 @@ func connect(t *testing.T, url string) *pgx.Conn {
 	}
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
+}
+
+func execute(t *testing.T, conn *pgx.Conn, statement string) {
+	t.Helper()
+	if _, err := conn.Exec(t.Context(), statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
 }
 
 func scalar[T any](t *testing.T, conn *pgx.Conn, query string) T {
@@ -35,30 +67,25 @@ func scalar[T any](t *testing.T, conn *pgx.Conn, query string) T {
 
 func redisClient(t *testing.T, addr string) *redis.Client {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true})
+	client := redis.NewClient(&redis.Options{
+		Addr: addr, Protocol: 2, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
+	})
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
 
-func TestDatabasesAreSeparate(t *testing.T) {
-	t.Parallel()
-	first, second := connect(t, sandbox.Database(t)), connect(t, sandbox.Database(t))
-	if _, err := first.Exec(t.Context(), "CREATE TABLE only_here (n int)"); err != nil {
-		t.Fatal(err)
-	}
-	if scalar[bool](t, second, "SELECT to_regclass('only_here') IS NOT NULL") {
-		t.Fatal("a table made in one database is visible in another")
+// eventually polls until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v", what, patience)
+		}
 	}
 }
 
-func TestRedisIsShared(t *testing.T) {
-	t.Parallel()
-	client := redisClient(t, sandbox.RedisAddr(t))
-	key := sandbox.Prefix(t) + "k"
-	if err := client.Set(t.Context(), key, "v", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if sandbox.RedisAddr(t) != client.Options().Addr {
-		t.Fatal("a second caller got another server")
-	}
+// alive reports whether a process runs; one that ended and was not reaped does not.
+func alive(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err == nil && !bytes.Contains(stat, []byte(") Z "))
 }

@@ -20,10 +20,8 @@ const (
 	pollInterval = 2 * time.Millisecond
 )
 
-var (
-	errPortTaken = errors.New("port is taken")
-	errStopped   = errors.New("server was stopped and its directory given up")
-)
+// ErrPortTaken is the reason why a server does not start on the port that its configuration names.
+var ErrPortTaken = errors.New("port is taken")
 
 // server is what all servers have in common: a directory, a port, and a child process that can be stopped, killed,
 // paused and started again.
@@ -37,6 +35,7 @@ type server struct {
 
 	mu     sync.Mutex
 	child  *process // the last one started, running or not; guarded by mu
+	guard  *guard   // while paused; guarded by mu
 	closed bool     // guarded by mu
 }
 
@@ -52,7 +51,7 @@ func (s *server) start(ctx context.Context) error {
 		if s.port, err = freePort(); err != nil {
 			return err
 		}
-		if err = s.Restart(ctx); !errors.Is(err, errPortTaken) {
+		if err = s.Restart(ctx); !errors.Is(err, ErrPortTaken) {
 			return err
 		}
 	}
@@ -85,7 +84,7 @@ func (s *server) Restart(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return errStopped
+		return fmt.Errorf("restart %s: it was stopped and has given its directory up", s.name)
 	}
 	if err := s.shutdownLocked(ctx); err != nil {
 		return err
@@ -118,32 +117,54 @@ func (s *server) Kill() {
 func (s *server) Pause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.pauseLocked(); err != nil {
+		return fmt.Errorf("pause %s: %w", s.name, err)
+	}
+	return nil
+}
+
+func (s *server) pauseLocked() error {
+	if s.guard != nil {
+		return nil // paused already
+	}
 	if s.child.ended() {
-		return fmt.Errorf("pause %s: not running", s.name)
+		return errors.New("not running")
 	}
 	// The main process first: a process that stands still starts no others.
 	if err := freeze(s.child.pid); err != nil {
-		return fmt.Errorf("pause %s: %w", s.name, err)
+		return err
 	}
-	for _, pid := range descendants(s.child.pid) {
+	pids := s.pidsLocked()
+	// Frozen processes do not notice that their parent is gone: if we die now, the guard ends them.
+	var err error
+	if s.guard, err = newGuard(pids); err != nil {
+		return err
+	}
+	for _, pid := range pids {
 		if err := freeze(pid); err != nil {
-			return fmt.Errorf("pause %s: %w", s.name, err)
+			return err
 		}
 	}
 	return nil
 }
 
 // Resume lets a paused server go on. It does nothing to one that is not paused.
-func (s *server) Resume() {
+func (s *server) Resume() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.resumeLocked()
+	return s.resumeLocked()
 }
 
-func (s *server) resumeLocked() {
+func (s *server) resumeLocked() error {
+	if s.guard == nil {
+		return nil
+	}
+	err := s.guard.release()
+	s.guard = nil
 	for _, pid := range s.pidsLocked() {
 		_ = syscall.Kill(pid, syscall.SIGCONT) // gone is fine
 	}
+	return err
 }
 
 // pidsLocked lists the processes of a running server, the main one last.
@@ -155,6 +176,7 @@ func (s *server) pidsLocked() []int {
 }
 
 func (s *server) killLocked() {
+	defer func() { _ = s.resumeLocked() }() // of what was paused only the guard is left
 	if s.child == nil || s.child.ended() {
 		return
 	}
@@ -165,22 +187,22 @@ func (s *server) killLocked() {
 	}
 	<-s.child.done
 	for _, pid := range pids {
-		_ = await(func() bool { return gone(pid) }, stopLimit) // SIGKILL is final; init reaps
+		await(func() bool { return gone(pid) }, stopLimit) // nothing survives SIGKILL, it only takes a moment
 	}
 }
 
 // shutdownLocked ends a running server in order.
 func (s *server) shutdownLocked(ctx context.Context) error {
 	if s.child == nil || s.child.ended() {
-		return nil
+		return s.resumeLocked() // of what was paused only the guard is left
 	}
 	ctx, cancel := context.WithTimeout(ctx, stopLimit)
 	defer cancel()
 	_ = syscall.Kill(s.child.pid, s.quit) // gone is fine
-	s.resumeLocked()
+	err := s.resumeLocked()
 	select {
 	case <-s.child.done:
-		return nil
+		return err
 	case <-ctx.Done():
 		s.killLocked()
 		return fmt.Errorf("%s did not shut down in time and was killed: %w", s.name, ctx.Err())
@@ -217,7 +239,7 @@ func (s *server) launchLocked(ctx context.Context) error {
 func (s *server) startError(why, output string) error {
 	err := fmt.Errorf("start %s on port %d: %s; the end of its log:\n%s", s.name, s.port, why, output)
 	if strings.Contains(strings.ToLower(output), "address already in use") {
-		return fmt.Errorf("%w: %w", errPortTaken, err)
+		return fmt.Errorf("%w: %w", ErrPortTaken, err)
 	}
 	return err
 }

@@ -1,0 +1,67 @@
+package sandbox_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/holdfast-stock/holdfast/internal/sandbox"
+)
+
+func TestDatabasesAreSeparate(t *testing.T) {
+	t.Parallel()
+	first, second := connect(t, sandbox.Database(t)), connect(t, sandbox.Database(t))
+	execute(t, first, "CREATE TABLE only_here (n int)")
+	if scalar[bool](t, second, "SELECT to_regclass('only_here') IS NOT NULL") {
+		t.Fatal("a table made in one database is visible in another")
+	}
+}
+
+func TestDatabaseIsMigrated(t *testing.T) {
+	t.Parallel()
+	const tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
+	if n := scalar[int](t, connect(t, sandbox.Database(t)), tables); n == 0 {
+		t.Error("a test database has no tables")
+	}
+	if n := scalar[int](t, connect(t, sandbox.EmptyDatabase(t)), tables); n != 0 {
+		t.Errorf("an empty database has %d tables", n)
+	}
+}
+
+func TestDatabaseIsDroppedWithItsTest(t *testing.T) {
+	t.Parallel()
+	var url string
+	t.Run("user", func(t *testing.T) {
+		url = sandbox.Database(t)
+		connect(t, url) // and leave it open until the cleanup after the drop
+	})
+	name := url[strings.LastIndex(url, "/")+1 : strings.Index(url, "?")]
+	other := connect(t, sandbox.EmptyDatabase(t))
+	if scalar[bool](t, other, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = '"+name+"')") {
+		t.Fatalf("%s is still there", name)
+	}
+}
+
+func TestTestsServerIsDurable(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, sandbox.EmptyDatabase(t))
+	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes"} {
+		if value := scalar[string](t, conn, "SHOW "+name); value != "on" {
+			t.Errorf("%s is %s", name, value)
+		}
+	}
+}
+
+func TestRedisIsShared(t *testing.T) {
+	t.Parallel()
+	client := redisClient(t, sandbox.RedisAddr(t))
+	if addr := sandbox.RedisAddr(t); addr != client.Options().Addr {
+		t.Fatal("a second caller got another server")
+	}
+	first, second := sandbox.Prefix(t), sandbox.Prefix(t)
+	if strings.HasPrefix(first, second) || strings.HasPrefix(second, first) {
+		t.Fatalf("keys under %s and %s can be the same", first, second)
+	}
+	if policy := client.ConfigGet(t.Context(), "maxmemory-policy").Val()["maxmemory-policy"]; policy != "noeviction" {
+		t.Fatalf("maxmemory-policy is %q", policy)
+	}
+}
