@@ -24,6 +24,7 @@ type Clock string
 // The clocks.
 const (
 	ServerWall      Clock = "server wall clock"       // setting that clock forward ends leases early
+	ServerTimer     Clock = "server timer"            // setting its clock back prolongs leases, forward does nothing
 	ServerMonotonic Clock = "server monotonic clock"  // setting a clock does nothing
 	MajorityWall    Clock = "majority of wall clocks" // one server's clock may jump, a majority's may not
 )

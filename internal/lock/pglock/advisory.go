@@ -1,0 +1,293 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/holdfast-stock/holdfast/internal/lock"
+)
+
+// Advisory keeps each lease as an advisory lock of a database session of its own.
+//
+// Postgres frees such a lock when the session ends, and ends the session of a process that died at once, because its
+// connection closes. That alone would let a holder whose machine or network is gone keep the key for hours. So every
+// session that holds a lock has idle_session_timeout set to the TTL: a holder that does not renew, for whatever
+// reason, is ended by the server. Waiters are watched by client_connection_check_interval.
+//
+// A session is a connection: behind a pooler that hands connections from one client to another between statements
+// this cannot work, and a lock taken there would belong to a stranger.
+type Advisory struct {
+	pool *pgxpool.Pool // its own, for sessions only
+
+	mu       sync.Mutex
+	sessions map[string]*session // by grant id; guarded by mu
+}
+
+// session is a connection that holds or may hold the lock of a key.
+type session struct {
+	conn *pgxpool.Conn // nil once it was closed because an answer did not come
+	pid  uint32
+	key  string
+}
+
+// lockSpace keeps our advisory locks apart from those of others in the same database: it seeds the hash of the key.
+const lockSpace = "7463021895"
+
+// NewAdvisory returns a back end on advisory locks, with a pool of at most maxSessions connections of its own to the
+// given pool's database. Every lease and every waiter occupies one. Postgres 14 or newer is needed.
+func NewAdvisory(ctx context.Context, pool *pgxpool.Pool, maxSessions int32) (*Advisory, error) {
+	config := pool.Config()
+	config.MaxConns, config.MinConns, config.MinIdleConns = maxSessions, 0, 0
+	config.ConnConfig.RuntimeParams["client_connection_check_interval"] = "1s"
+	config.ConnConfig.RuntimeParams["application_name"] = "holdfast-lock"
+	sessions, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("open the pool of lock sessions: %w", err)
+	}
+	return &Advisory{pool: sessions, sessions: make(map[string]*session)}, nil
+}
+
+// Properties says what the lease promises.
+func (*Advisory) Properties() lock.Properties {
+	return lock.Properties{
+		Backend: "postgres-advisory", Clock: lock.ServerTimer, MinTTL: lock.MinTTL, Fencing: lock.PostgresSequence,
+		FIFO: true, Wake: lock.Queued, Death: lock.OnDisconnect, Restart: lock.Forgets, Failover: lock.MayForget,
+		Sessions: true,
+	}
+}
+
+// Fencing implements [lock.FencedBackend].
+func (*Advisory) Fencing() lock.TokenOrigin { return lock.PostgresSequence }
+
+const (
+	tryAdvisory = `
+SELECT set_config('idle_session_timeout', $2, false), pg_try_advisory_lock(hashtextextended($1, ` + lockSpace + `))`
+
+	// A waiting session is not idle, so its timeout starts when it has the lock.
+	waitAdvisory = `
+SELECT set_config('idle_session_timeout', $2, false), pg_advisory_lock(hashtextextended($1, ` + lockSpace + `)) IS NOT NULL`
+
+	// Drawn by the session that has the lock: no other draw of the key can come between.
+	enterSession = `
+INSERT INTO lock_session AS s (key, owner, token, pid, ttl)
+VALUES ($1, $2, lock_next_token(), pg_backend_pid(), $3::interval)
+ON CONFLICT (key) DO UPDATE
+SET owner = excluded.owner, token = lock_next_token(), pid = excluded.pid, ttl = excluded.ttl
+RETURNING token`
+
+	leaveSession = `
+SELECT pg_advisory_unlock(hashtextextended($1, ` + lockSpace + `)), set_config('idle_session_timeout', '0', false)`
+
+	// Ends a session if it holds or waits for the lock of the key: process ids are used again.
+	endSession = `
+SELECT count(*) FILTER (WHERE NOT pg_terminate_backend(pid, $3))
+FROM pg_locks
+WHERE locktype = 'advisory' AND pid = $1 AND objsubid = 1
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND (classid::bigint << 32 | objid::bigint) = hashtextextended($2, ` + lockSpace + `)`
+
+	listSessions = `
+SELECT s.key, s.owner, s.token, s.ttl - (clock_timestamp() - a.state_change),
+  (SELECT count(*) FROM pg_locks w
+   WHERE NOT w.granted AND w.locktype = l.locktype AND w.database = l.database AND w.objsubid = l.objsubid
+     AND w.classid = l.classid AND w.objid = l.objid)
+FROM lock_session s
+JOIN pg_locks l ON l.pid = s.pid AND l.granted AND l.locktype = 'advisory' AND l.objsubid = 1
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended(s.key, ` + lockSpace + `)
+JOIN pg_stat_activity a ON a.pid = s.pid
+LIMIT $1`
+)
+
+// acquireLimit bounds an acquire that does not wait for the holder: a connection and two statements.
+const acquireLimit = 2 * time.Second
+
+// Acquire implements [lock.Backend]. A waiter that is cancelled closes its session.
+func (a *Advisory) Acquire(ctx context.Context, c lock.Claim) (lock.Grant, error) {
+	statement := waitAdvisory
+	if !c.Wait {
+		statement = tryAdvisory
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, acquireLimit)
+		defer cancel()
+	}
+	conn, err := a.pool.Acquire(ctx)
+	if err != nil {
+		return lock.Grant{}, fmt.Errorf("postgres: a session for %s: %w", c.Key, err) // nothing was sent yet
+	}
+	s := &session{conn: conn, pid: conn.Conn().PgConn().PID(), key: c.Key}
+	a.keep(c, s)
+	started := time.Now()
+	grant, err := s.take(ctx, statement, c)
+	switch {
+	case err == nil:
+		const uncontended = 10 * time.Millisecond // the statement does not say whether it waited; good enough to count
+		grant.Waited = c.Wait && time.Since(started) > uncontended
+		return grant, nil
+	case errors.Is(err, lock.ErrHeld):
+		a.forget(c)
+		s.giveBack(ctx)
+		return lock.Grant{}, err
+	default:
+		s.close()
+		return lock.Grant{}, fmt.Errorf("postgres: %w: %w", err, lock.ErrUnknownOutcome)
+	}
+}
+
+// take locks the key in the session and draws the token.
+func (s *session) take(ctx context.Context, statement string, c lock.Claim) (lock.Grant, error) {
+	g := lock.Grant{Claim: c, Lasts: c.TTL, Hold: c.Owner.Grant}
+	var setting string
+	var locked bool
+	timeout := strconv.FormatInt(c.TTL.Milliseconds(), 10) // ms is the setting's unit
+	if err := s.conn.QueryRow(ctx, statement, c.Key, timeout).Scan(&setting, &locked); err != nil {
+		return g, err
+	}
+	if !locked {
+		return g, &lock.HeldError{}
+	}
+	g.Sent = time.Now() // the session is not idle before this statement is done
+	return g, s.conn.QueryRow(ctx, enterSession, c.Key, c.Value, c.TTL).Scan(&g.Token)
+}
+
+// giveBack returns the connection of a session that holds nothing to the pool.
+func (s *session) giveBack(ctx context.Context) {
+	if _, err := s.conn.Exec(ctx, `SELECT set_config('idle_session_timeout', '0', false)`); err != nil {
+		s.close()
+		return
+	}
+	s.conn.Release()
+}
+
+// close ends our side of the session. The server's side may go on for a while; end sees to that.
+func (s *session) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = s.conn.Conn().Close(ctx) // all that can fail is saying goodbye
+	s.conn.Release()             // the pool forgets a closed connection
+	s.conn = nil
+}
+
+func (a *Advisory) keep(c lock.Claim, s *session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sessions[c.Owner.Grant] = s
+}
+
+func (a *Advisory) forget(c lock.Claim) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.sessions, c.Owner.Grant)
+}
+
+func (a *Advisory) session(c lock.Claim) *session {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sessions[c.Owner.Grant]
+}
+
+// Renew implements [lock.Backend]: any statement keeps the session from being idle. A session that does not answer
+// is given up, because nothing tells whether the server has ended it.
+func (a *Advisory) Renew(ctx context.Context, g lock.Grant) (lock.Grant, error) {
+	s := a.session(g.Claim)
+	if s == nil || s.conn == nil {
+		return lock.Grant{}, lock.ErrLost
+	}
+	g.Sent, g.Lasts = time.Now(), g.TTL
+	if _, err := s.conn.Exec(ctx, "SELECT 1"); err != nil {
+		s.close()
+		return lock.Grant{}, fmt.Errorf("postgres: the session of %s: %w: %w", g.Key, lock.ErrLost, err)
+	}
+	return g, nil
+}
+
+// Release implements [lock.Backend].
+func (a *Advisory) Release(ctx context.Context, g lock.Grant) error {
+	s := a.session(g.Claim)
+	if s == nil {
+		return lock.ErrLost
+	}
+	if s.conn == nil {
+		return a.end(ctx, g.Claim, s)
+	}
+	var unlocked bool
+	var setting string
+	if err := s.conn.QueryRow(ctx, leaveSession, g.Key).Scan(&unlocked, &setting); err != nil {
+		s.close()
+		return classify(err)
+	}
+	a.forget(g.Claim)
+	s.conn.Release()
+	if !unlocked {
+		return lock.ErrLost
+	}
+	return nil
+}
+
+// Abandon implements [lock.Backend].
+func (a *Advisory) Abandon(ctx context.Context, c lock.Claim) error {
+	s := a.session(c)
+	if s == nil {
+		return nil // its session was given back: it held nothing
+	}
+	if s.conn != nil {
+		s.close()
+	}
+	if err := a.end(ctx, c, s); err != nil && !errors.Is(err, lock.ErrLost) {
+		return err
+	}
+	return nil
+}
+
+// end makes sure, over another connection, that a session we do not hear from any more is gone.
+func (a *Advisory) end(ctx context.Context, c lock.Claim, s *session) error {
+	const patience = 500 // ms for the session to end
+	var alive int64
+	if err := a.pool.QueryRow(ctx, endSession, int32(s.pid), s.key, patience).Scan(&alive); err != nil {
+		return classify(err)
+	}
+	if alive > 0 {
+		return fmt.Errorf("postgres: %w: session %d does not end", lock.ErrUnknownOutcome, s.pid)
+	}
+	a.forget(c)
+	return lock.ErrLost
+}
+
+// List implements [lock.Backend].
+func (a *Advisory) List(ctx context.Context, limit int) ([]lock.Held, error) {
+	rows, err := a.pool.Query(ctx, listSessions, limit)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: list: %w", err)
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (lock.Held, error) {
+		var key, owner string
+		var token lock.Token
+		var remaining time.Duration
+		var waiting int
+		err := row.Scan(&key, &owner, &token, &remaining, &waiting)
+		h := lock.NewHeld(key, owner)
+		h.Token, h.Remaining, h.Waiting = token, max(remaining, 0), waiting
+		return h, err
+	})
+}
+
+// Close implements [lock.Backend]: it closes the sessions, and with them frees what is still held.
+func (a *Advisory) Close() error {
+	a.mu.Lock()
+	for _, s := range a.sessions {
+		if s.conn != nil {
+			s.close()
+		}
+	}
+	clear(a.sessions)
+	a.mu.Unlock()
+	a.pool.Close()
+	return nil
+}
