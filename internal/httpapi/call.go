@@ -36,8 +36,9 @@ type call struct {
 	kind   string  // of the problem, if it is one
 	err    error   // what an operator should read, if anything
 
-	body body
-	out  []byte // the answer is encoded in it
+	short string // where in the body a short line is, when it is not in its lines
+	body  body
+	out   []byte // the answer is encoded in it
 }
 
 // keepBuffer is the size, in bytes, above which a buffer is not kept for the next request.
@@ -344,7 +345,7 @@ func (c *call) refuse(err error) *problem {
 	case errForbidden:
 		h.Set("WWW-Authenticate", `Bearer realm="holdfast", error="insufficient_scope"`)
 	}
-	c.answer(p.status, contentProblem, appendProblem(c.out[:0], p, c.id, err))
+	c.answer(p.status, contentProblem, appendProblem(c.out[:0], p, c.id, c.short, err))
 	return p
 }
 

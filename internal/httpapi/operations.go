@@ -175,6 +175,7 @@ func (o operations) ExtendDeduction(w http.ResponseWriter, _ *http.Request, id o
 		if err := c.mayTouch(id); err != nil {
 			return err
 		}
+		c.short = "/reacquire"
 		out, err := o.stock.Extend(c.ctx, &req)
 		if err != nil {
 			return err
@@ -398,7 +399,14 @@ func (o operations) AdjustItem(w http.ResponseWriter, _ *http.Request, sku opena
 		if err := c.read(func(b *body) { b.adjust(&req) }); err != nil {
 			return err
 		}
+		c.short = "/delta"
+		if req.SetTo != nil {
+			c.short = "/set_to"
+		}
 		done, err := o.stock.Adjust(c.ctx, &req)
+		if errors.Is(err, stock.ErrUnknownItem) {
+			return stock.ErrNotFound // it is named by the path
+		}
 		if err != nil {
 			return err
 		}

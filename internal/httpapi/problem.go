@@ -219,7 +219,9 @@ func forbidden(detail string) error { return &refusal{kind: errForbidden, detail
 
 // appendProblem encodes err, whose row is p, for the request named instance. Only the row and the data of
 // typed errors are shown: the text of an error may come from anywhere below.
-func appendProblem(b []byte, p *problem, instance string, err error) []byte {
+//
+// Short is where a line that is short is in the body; empty when that is among its lines.
+func appendProblem(b []byte, p *problem, instance, short string, err error) []byte {
 	b = append(b, `{"type":"`+typePrefix...)
 	b = append(b, p.name...)
 	b = appendText(b, `","title":`, p.title)
@@ -229,7 +231,7 @@ func appendProblem(b []byte, p *problem, instance string, err error) []byte {
 	b = appendText(b, `,"outcome":`, p.outcome)
 	b = appendText(b, `,"retry":`, p.retry)
 	for ; err != nil; err = errors.Unwrap(err) {
-		b = appendEvidence(b, err)
+		b = appendEvidence(b, short, err)
 	}
 	return append(b, '}')
 }
@@ -255,11 +257,11 @@ func detailOf(p *problem, err error) string {
 }
 
 // appendEvidence encodes what a typed error carries: what the caller needs to act.
-func appendEvidence(b []byte, err error) []byte {
+func appendEvidence(b []byte, short string, err error) []byte {
 	switch e := err.(type) { // the caller walks the chain
 	case *stock.ShortError:
 		b = append(b, `,"short":`...)
-		return appendList(b, e.Lines, appendShortLine)
+		return appendList(b, e.Lines, func(b []byte, l *stock.ShortLine) []byte { return appendShortLine(b, short, l) })
 	case *stock.UnknownItemError:
 		b = append(b, `,"unknown":`...)
 		return appendList(b, e.Lines, appendUnknownLine)
@@ -284,8 +286,12 @@ func appendEvidence(b []byte, err error) []byte {
 	return b
 }
 
-func appendShortLine(b []byte, l *stock.ShortLine) []byte {
-	b = appendPointer(b, l.Line, "quantity")
+func appendShortLine(b []byte, at string, l *stock.ShortLine) []byte {
+	if at == "" {
+		b = appendPointer(b, l.Line, "quantity")
+	} else {
+		b = appendText(b, `{"pointer":`, at)
+	}
 	b = appendItem(b, l.Item)
 	b = appendNumber(b, `,"requested":`, l.Requested)
 	b = appendNumber(b, `,"available":`, l.Available)
