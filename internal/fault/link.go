@@ -92,7 +92,7 @@ func (l *link) pump(from, to *net.TCPConn, decide func([]byte) (verdict, time.Du
 			return
 		}
 		if err != nil {
-			if err != io.EOF && !errors.Is(err, net.ErrClosed) { // reset: not an end but a cut
+			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) { // reset: not an end but a cut
 				l.close()
 			}
 			return

@@ -106,7 +106,28 @@ func (s software) unpack(ctx context.Context, root string, progress io.Writer) e
 			return fmt.Errorf("unpack %s: %w\n%s", filepath.Base(file), err, tail(out))
 		}
 	}
-	return os.RemoveAll(debs)
+	return errors.Join(os.RemoveAll(debs), relink(root))
+}
+
+// relink makes absolute links between unpacked files point below root: the packages expect to lie at /.
+func relink(root string) error {
+	return filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.Type() != os.ModeSymlink {
+			return err
+		}
+		target, err := os.Readlink(path)
+		if err != nil || !filepath.IsAbs(target) {
+			return err
+		}
+		inside, err := filepath.Rel(filepath.Dir(path), filepath.Join(root, target)) // the tree moves once more
+		if err != nil {
+			return err
+		}
+		if _, err := os.Lstat(filepath.Join(root, target)); err == nil { // otherwise not from these packages
+			return errors.Join(os.Remove(path), os.Symlink(inside, path))
+		}
+		return nil
+	})
 }
 
 // download gets the missing packages as files into a directory.

@@ -29,6 +29,8 @@ type PostgresConfig struct {
 // Postgres is a private Postgres server on loopback. Its superuser postgres needs no password.
 type Postgres struct {
 	server
+	binaries binaries
+	account  *syscall.Credential // who it runs as; nil: as ourselves
 }
 
 // postgresDefaults are as durable as production, with room for a write-heavy run between checkpoints.
@@ -52,6 +54,11 @@ func postgresDefaults() map[string]string {
 // StartPostgres runs a Postgres server, creating its data if there is none, and returns when it accepts
 // connections. It ends with Stop, with Kill, or with this process.
 func StartPostgres(ctx context.Context, config PostgresConfig) (*Postgres, error) {
+	return startPostgres(ctx, config, (*Postgres).create)
+}
+
+// startPostgres runs a server on data that create makes if there is none.
+func startPostgres(ctx context.Context, config PostgresConfig, create func(*Postgres) error) (*Postgres, error) {
 	found, err := postgresSoftware().find(ctx, config.Progress)
 	if err != nil {
 		return nil, err
@@ -64,23 +71,39 @@ func StartPostgres(ctx context.Context, config PostgresConfig) (*Postgres, error
 	if err != nil {
 		return nil, err
 	}
-	p := &Postgres{server{name: "postgres", dir: dir, port: config.Port, quit: syscall.SIGINT}}
+	p := &Postgres{
+		server:   server{name: "postgres", dir: dir, port: config.Port, quit: syscall.SIGINT},
+		binaries: found,
+		account:  account,
+	}
 	p.ready = p.accepts
 	p.program = func() (program, error) {
 		settings := postgresDefaults()
+		if p.compresses() {
+			settings["wal_compression"] = "lz4"
+		}
 		maps.Copy(settings, config.Settings)
 		settings["listen_addresses"] = "127.0.0.1"
 		settings["port"] = strconv.Itoa(p.port)
-		run := program{path: found.path("postgres"), args: []string{"-D", p.data()}, env: found.env, dir: dir.path, log: dir.file("server.log"), user: account}
-		return run, errors.Join(p.clearRemains(), p.configure(settings))
+		return p.runs("postgres", "-D", p.data()), errors.Join(p.clearRemains(), p.configure(settings))
 	}
-	if err := createCluster(found, account, p.data()); err != nil {
+	if err := create(p); err != nil {
 		return nil, errors.Join(err, dir.close())
 	}
 	if err := p.start(ctx); err != nil {
 		return nil, errors.Join(err, dir.close())
 	}
 	return p, nil
+}
+
+// runs is one of Postgres' own programs, run as its user.
+func (p *Postgres) runs(name string, args ...string) program {
+	return program{path: p.binaries.path(name), args: args, env: p.binaries.env, dir: p.dir.path, log: p.dir.file("server.log"), user: p.account}
+}
+
+// compresses reports whether this build of Postgres can compress what it logs with lz4, which costs next to nothing.
+func (p *Postgres) compresses() bool {
+	return p.runs("postgres", "-D", p.data(), "-C", "wal_compression", "-c", "wal_compression=lz4").run() == nil
 }
 
 // URL is the connection string of one database of the server.
@@ -153,64 +176,75 @@ func postgresUser() (*syscall.Credential, error) {
 	return nil, errors.New("postgres does not run as root, and there is no user postgres or nobody to run it as")
 }
 
-// createCluster makes the data directory if there is none: a copy of a template that initdb makes once per
-// version. The directory appears whole or not at all.
-func createCluster(found binaries, account *syscall.Credential, data string) error {
-	if _, err := os.Stat(data); err == nil {
+// create makes the data directory if there is none, as a copy of a template that initdb makes once per version.
+func (p *Postgres) create() error {
+	if _, err := os.Stat(p.data()); err == nil {
 		return nil
 	}
-	template, err := clusterTemplate(found, account)
+	template, err := p.template()
 	if err != nil {
 		return err
 	}
-	fresh := data + ".new"
+	return p.adopt(template)
+}
+
+// adopt makes a copy of a data directory ours. It appears whole or not at all, and on disk.
+func (p *Postgres) adopt(data string) error {
+	fresh := p.data() + ".new"
 	if err := os.RemoveAll(fresh); err != nil { // of a creation that was killed
 		return err
 	}
-	if err := os.CopyFS(fresh, os.DirFS(template)); err != nil {
+	if err := os.CopyFS(fresh, os.DirFS(data)); err != nil {
 		return err
 	}
-	if err := handOver(fresh, account); err != nil {
+	if err := handOver(fresh, p.account); err != nil {
 		return err
 	}
-	sync := program{path: found.path("initdb"), args: []string{"--sync-only", "-D", fresh}, env: found.env, dir: filepath.Dir(data), user: account}
-	if err := sync.run(); err != nil {
+	if err := p.runs("initdb", "--sync-only", "-D", fresh).run(); err != nil {
 		return err
 	}
-	return os.Rename(fresh, data)
+	return os.Rename(fresh, p.data())
 }
 
-// clusterTemplate is the directory of the template, in the user's cache.
-func clusterTemplate(found binaries, account *syscall.Credential) (string, error) {
-	ask := exec.Command(found.path("postgres"), "--version")
-	ask.Env = append(os.Environ(), found.env...)
+// template is a fresh data directory in the user's cache.
+func (p *Postgres) template() (string, error) {
+	ask := exec.Command(p.binaries.path("postgres"), "--version")
+	ask.Env = append(os.Environ(), p.binaries.env...)
 	version, err := ask.Output()
 	if err != nil {
 		return "", fmt.Errorf("ask Postgres for its version: %w", err)
 	}
 	name := "initdb-" + strings.Join(strings.FieldsFunc(string(version), notInVersion), "-")
-	return cached(name, func(dir string) error { return initialise(found, account, dir) })
+	return cached(name, p.initialise)
 }
 
-// initialise fills the template. initdb works in a directory that the user Postgres runs as can get to, which the
-// cache need not be.
-func initialise(found binaries, account *syscall.Credential, template string) error {
-	work, err := os.MkdirTemp("", temporaryPattern)
-	if err != nil {
+// initialise fills the template. initdb works elsewhere first, because the user it runs as may not get into the cache.
+func (p *Postgres) initialise(template string) error {
+	return p.asOwner(func(work string) error {
+		data := filepath.Join(work, "data")
+		initdb := p.runs("initdb", "-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8",
+			"--no-sync", "--no-instructions")
+		if err := initdb.run(); err != nil {
+			return err
+		}
+		return os.CopyFS(template, os.DirFS(data))
+	})
+}
+
+// asOwner calls do with a passing directory that belongs to the user Postgres runs as.
+func (p *Postgres) asOwner(do func(dir string) error) error {
+	work := p.dir.file("work")
+	if err := os.RemoveAll(work); err != nil { // of a run that was killed
+		return err
+	}
+	if err := os.Mkdir(work, 0o700); err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
-	if err := handOver(work, account); err != nil {
+	if err := handOver(work, p.account); err != nil {
 		return err
 	}
-	data := filepath.Join(work, "data")
-	initdb := program{path: found.path("initdb"), args: []string{
-		"-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "--no-instructions",
-	}, env: found.env, dir: work, user: account}
-	if err := initdb.run(); err != nil {
-		return err
-	}
-	return os.CopyFS(template, os.DirFS(data))
+	return do(work)
 }
 
 func notInVersion(r rune) bool {

@@ -136,36 +136,51 @@ func OwnPostgres(t testing.TB, config PostgresConfig) *Postgres {
 	settings := testPostgres()
 	maps.Copy(settings, config.Settings)
 	config.Settings = settings
-	ctx, cancel := context.WithTimeout(context.Background(), helperLimit)
-	defer cancel()
-	server, err := StartPostgres(ctx, config)
-	if err != nil {
-		t.Fatalf("own Postgres: %v", err)
-	}
-	t.Cleanup(func() { stopOwn(t, &server.server) })
-	return server
+	return own(t, config, StartPostgres)
 }
 
 // OwnRedis starts a Redis server for a test that stops, kills, pauses or flushes it. It ends with the test.
 func OwnRedis(t testing.TB, config RedisConfig) *Redis {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), helperLimit)
-	defer cancel()
-	server, err := StartRedis(ctx, config)
-	if err != nil {
-		t.Fatalf("own Redis: %v", err)
-	}
-	t.Cleanup(func() { stopOwn(t, &server.server) })
-	return server
+	return own(t, config, StartRedis)
 }
 
-func stopOwn(t testing.TB, s *server) {
+// OwnEtcd starts an etcd server that ends with the test. The test is skipped on systems where etcd is not installed
+// and cannot be fetched.
+func OwnEtcd(t testing.TB) *Etcd {
+	t.Helper()
+	return own(t, EtcdConfig{}, StartEtcd)
+}
+
+// OwnZooKeeper starts a ZooKeeper server that ends with the test. The test is skipped on systems where ZooKeeper is
+// not installed and cannot be fetched.
+func OwnZooKeeper(t testing.TB) *ZooKeeper {
+	t.Helper()
+	return own(t, ZooKeeperConfig{}, StartZooKeeper)
+}
+
+// own starts a server that ends with the test.
+func own[Server interface{ Stop(context.Context) error }, Config any](
+	t testing.TB, config Config, start func(context.Context, Config) (Server, error),
+) Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), helperLimit)
 	defer cancel()
-	if err := s.Stop(ctx); err != nil {
-		t.Errorf("stop %s of %s: %v", s.name, t.Name(), err)
+	server, err := start(ctx, config)
+	if optional := any(config); errors.Is(err, ErrUnavailable) && (optional == any(EtcdConfig{}) || optional == any(ZooKeeperConfig{})) {
+		t.Skip(err)
 	}
+	if err != nil {
+		t.Fatalf("server for %s: %v", t.Name(), err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), helperLimit)
+		defer cancel()
+		if err := server.Stop(ctx); err != nil {
+			t.Errorf("stop server of %s: %v", t.Name(), err)
+		}
+	})
+	return server
 }
 
 // Migrate creates a migrated database of the given name on a server of the test's own and returns its URL.

@@ -49,6 +49,10 @@ func TestTestsServerIsDurable(t *testing.T) {
 			t.Errorf("%s is %s", name, value)
 		}
 	}
+	const compression = "SELECT setting = CASE WHEN 'lz4' = ANY(enumvals) THEN 'lz4' ELSE 'off' END FROM pg_settings WHERE name = 'wal_compression'"
+	if !scalar[bool](t, conn, compression) {
+		t.Errorf("wal_compression is %s", scalar[string](t, conn, "SHOW wal_compression"))
+	}
 }
 
 func TestRedisIsShared(t *testing.T) {

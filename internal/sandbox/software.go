@@ -2,8 +2,10 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -15,7 +17,7 @@ import (
 // software is a piece of server software: which programs we need and where they come from.
 type software struct {
 	name     string
-	programs []string // all needed, all in one directory
+	programs []string // all needed, all in one directory; the first may be in PATH
 	places   []string // patterns of directories that distributions put them in, besides PATH
 	packages []string // of Debian and Ubuntu
 	unneeded []string // beginnings of the names of packages they depend on for what we do not use
@@ -50,6 +52,41 @@ func redisSoftware() software {
 	}
 }
 
+func etcdSoftware() software {
+	return software{
+		name:     "etcd",
+		programs: []string{"etcd"},
+		places:   []string{"/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"},
+		packages: []string{"etcd-server"},
+		services: []string{"etcd"},
+		fedora:   "etcd", brew: "etcd",
+	}
+}
+
+// zookeeperSoftware is the jar of Debian and Ubuntu, which names the others it needs. No other system packages it so.
+func zookeeperSoftware() software {
+	return software{
+		name:     "ZooKeeper",
+		programs: []string{"zookeeper.jar"},
+		places:   []string{"/usr/share/java"},
+		packages: []string{"libzookeeper-java"},
+	}
+}
+
+func javaSoftware() software {
+	return software{
+		name:     "Java",
+		programs: []string{"java"},
+		places:   []string{"/usr/lib/jvm/*/bin", "/opt/homebrew/opt/openjdk/bin"},
+		packages: []string{"default-jre-headless"},
+		fedora:   "java-latest-openjdk-headless", brew: "openjdk",
+	}
+}
+
+// ErrUnavailable is the reason why a server does not start whose programs are not on this machine, where we do not
+// know how to fetch them either.
+var ErrUnavailable = errors.New("no package manager here that we know")
+
 // binaries is where the programs of a piece of software are, and what they need in their environment.
 type binaries struct {
 	dir string
@@ -65,7 +102,7 @@ func (s software) find(ctx context.Context, progress io.Writer) (binaries, error
 		return found, nil
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return binaries{}, s.missing(nil)
+		return binaries{}, s.missing(ErrUnavailable)
 	}
 	found, err := s.fetch(ctx, progress)
 	if err != nil {
@@ -108,8 +145,8 @@ func libraries(root string) []string {
 // complete reports whether all programs are in one directory.
 func (s software) complete(dir string) bool {
 	return !slices.ContainsFunc(s.programs, func(name string) bool {
-		_, err := exec.LookPath(filepath.Join(dir, name))
-		return err != nil
+		info, err := os.Stat(filepath.Join(dir, name))
+		return err != nil || !info.Mode().IsRegular()
 	})
 }
 
@@ -126,15 +163,11 @@ func number(path string) int {
 // missing tells a person what to do.
 func (s software) missing(cause error) error {
 	line := "apt-get install " + strings.Join(s.packages, " ")
-	if _, err := exec.LookPath("dnf"); err == nil {
+	if _, err := exec.LookPath("dnf"); err == nil && s.fedora != "" {
 		line = "dnf install " + s.fedora
 	}
-	if runtime.GOOS == "darwin" {
+	if runtime.GOOS == "darwin" && s.brew != "" {
 		line = "brew install " + s.brew
 	}
-	err := fmt.Errorf("%s is not here; install it (%s) or run everything with: docker compose up", s.name, line)
-	if cause != nil {
-		err = fmt.Errorf("%w: %w", err, cause)
-	}
-	return err
+	return fmt.Errorf("%s is not here: install it (%s), or run everything in containers (docker compose up): %w", s.name, line, cause)
 }
