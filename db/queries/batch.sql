@@ -34,8 +34,8 @@ WITH item_change AS (
     FOR UPDATE OF d
 ), verdict AS MATERIALIZED (
     SELECT CASE
-        WHEN (SELECT count(*) FROM locked_item) <> cardinality(@item_ids::bigint[]) THEN false
-        ELSE (SELECT count(*) FROM locked_deduction) = cardinality(@change_ids::uuid[])
+        WHEN (SELECT count(*) FROM locked_item) <> COALESCE(cardinality(@item_ids::bigint[]), 0) THEN false
+        ELSE (SELECT count(*) FROM locked_deduction) = COALESCE(cardinality(@change_ids::uuid[]), 0)
     END AS as_seen
 ), changed_item AS (
     UPDATE items i

@@ -12,28 +12,24 @@ JOIN deductions d ON d.client = n.client AND d.order_id = n.order_id AND d.part 
     AND d.state IN ('held', 'committed');
 
 -- name: ReadDeductions :many
--- Reads deductions by id, with the ledger's clock: a hold is over when its expiry is not after it, whether
--- or not it was swept.
+-- Reads deductions by id, a row a line, with the ledger's clock: a hold is over when its expiry is not after
+-- it, whether or not it was swept.
 SELECT d.id, d.client, d.order_id, d.part, d.state, d.revision, d.created_at, d.updated_at, d.expires_at,
-    clock_timestamp()::timestamptz AS read_at
+    statement_timestamp()::timestamptz AS read_at,
+    l.line_no, l.line_id, l.quantity, l.held, l.committed, l.returned, i.sku, i.location
 FROM deductions d
-WHERE d.id = ANY(@ids::uuid[]);
+JOIN deduction_lines l ON l.deduction_id = d.id
+JOIN items i ON i.id = l.item_id
+WHERE d.id = ANY(@ids::uuid[])
+ORDER BY d.id, l.line_no;
 
--- name: LockDeductions :many
--- ReadDeductions, and locks the rows, in order, until the transaction ends.
-SELECT d.id, d.client, d.order_id, d.part, d.state, d.revision, d.created_at, d.updated_at, d.expires_at,
-    clock_timestamp()::timestamptz AS read_at
+-- name: LockDeductions :execrows
+-- Locks deductions, in order, until the transaction ends.
+SELECT d.id
 FROM deductions d
 WHERE d.id = ANY(@ids::uuid[])
 ORDER BY d.id
 FOR UPDATE;
-
--- name: ReadLines :many
-SELECT l.deduction_id, l.line_no, l.line_id, l.quantity, l.held, l.committed, l.returned, l.item_id, i.sku, i.location
-FROM deduction_lines l
-JOIN items i ON i.id = l.item_id
-WHERE l.deduction_id = ANY(@ids::uuid[])
-ORDER BY l.deduction_id, l.line_no;
 
 -- name: ListByOrder :many
 -- The deductions of one order, oldest first: the live ones and the ended ones are in an index each.

@@ -51,7 +51,6 @@ func (w *writer) run() {
 			return
 		}
 		w.carryOut(batch)
-		w.ledger.sequencer.finish(batch)
 	}
 }
 

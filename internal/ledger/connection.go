@@ -66,6 +66,7 @@ func (w *writer) connect(ctx context.Context) error {
 	if err != nil {
 		return outage{err}
 	}
+	registerArrays(conn.TypeMap())
 	queries := dbsqlc.New(conn)
 	epoch, err := queries.ReadEpoch(ctx)
 	if err != nil {

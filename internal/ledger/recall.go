@@ -19,7 +19,6 @@ func (l *Ledger) runRecalls() {
 			return
 		}
 		l.answerRecalls(batch, &params)
-		l.recalls.finish(batch)
 	}
 }
 

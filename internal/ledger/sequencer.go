@@ -44,7 +44,7 @@ type request struct {
 // there.
 type sequencer struct {
 	mu      sync.Mutex
-	ready   sync.Cond // signalled when there may be something to take; uses mu
+	idle    []chan struct{} // takers that wait, the last to come first to go: its session is warm
 	queue   []*request
 	lines   int                     // of the requests in queue
 	busy    map[stock.Item]struct{} // items of batches on their way
@@ -54,9 +54,7 @@ type sequencer struct {
 }
 
 func newSequencer(m *metrics) *sequencer {
-	s := &sequencer{busy: make(map[stock.Item]struct{}), passed: make(map[stock.Item]struct{}), metrics: m}
-	s.ready.L = &s.mu
-	return s
+	return &sequencer{busy: make(map[stock.Item]struct{}), passed: make(map[stock.Item]struct{}), metrics: m}
 }
 
 // submit queues an operation; [stock.ErrOverloaded] when too much is waiting.
@@ -74,7 +72,7 @@ func (s *sequencer) submit(op operation) (*request, error) {
 	s.queue = append(s.queue, r)
 	s.lines += len(r.items)
 	if !s.blockedLocked(r, s.busy) {
-		s.ready.Signal()
+		s.wakeLocked()
 	}
 	return r, nil
 }
@@ -98,23 +96,48 @@ func (s *sequencer) wait(ctx context.Context, r *request) result {
 	}
 }
 
-// take waits for work and moves the oldest requests that may go together into batch. It returns false once
-// the sequencer is closed and empty.
+// take frees the items of the taker's last batch, waits for work and moves the oldest requests that may go
+// together into the batch it returns, whose memory is reused. It returns false once the sequencer is closed and
+// empty. What the last batch blocked goes to the same taker, in the same breath: its session is warm, and a
+// hot item does not wander between sessions.
 func (s *sequencer) take(batch []*request) ([]*request, bool) {
+	wake := make(chan struct{}, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.freeLocked(batch)
 	for {
 		if batch = s.gatherLocked(batch[:0]); len(batch) > 0 {
-			if len(s.queue) > 0 {
-				s.ready.Signal()
+			if len(batch) >= maxBatchRequests {
+				s.wakeLocked() // what did not fit may go with another taker
 			}
 			return batch, true
 		}
 		if s.closed && len(s.queue) == 0 {
-			s.ready.Broadcast()
 			return nil, false
 		}
-		s.ready.Wait()
+		s.idle = append(s.idle, wake)
+		s.mu.Unlock()
+		<-wake
+		s.mu.Lock()
+	}
+}
+
+func (s *sequencer) freeLocked(batch []*request) {
+	for _, r := range batch {
+		for _, item := range r.items {
+			delete(s.busy, item)
+		}
+	}
+	if s.closed {
+		s.wakeAllLocked()
+	}
+}
+
+// wakeLocked wakes one taker, if one waits.
+func (s *sequencer) wakeLocked() {
+	if last := len(s.idle) - 1; last >= 0 {
+		s.idle[last] <- struct{}{}
+		s.idle = s.idle[:last]
 	}
 }
 
@@ -183,24 +206,16 @@ func sameDeduction(batch []*request, r *request) bool {
 	return false
 }
 
-// finish frees a batch's items for the next one.
-func (s *sequencer) finish(batch []*request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range batch {
-		for _, item := range r.items {
-			delete(s.busy, item)
-		}
-	}
-	if len(s.queue) > 0 {
-		s.ready.Signal()
-	}
-}
-
 // close refuses new requests; what waits is still taken.
 func (s *sequencer) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	s.ready.Broadcast()
+	s.wakeAllLocked()
+}
+
+func (s *sequencer) wakeAllLocked() {
+	for len(s.idle) > 0 {
+		s.wakeLocked()
+	}
 }
