@@ -1,0 +1,180 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-stock/holdfast/internal/gate"
+	"github.com/holdfast-stock/holdfast/internal/ledger"
+	"github.com/holdfast-stock/holdfast/internal/stock"
+)
+
+// Config of a [Service]. What both stores need is named once, here.
+type Config struct {
+	Ledger ledger.Config
+	Gate   gate.Config
+	// Redis is where the gate lives, from [gate.Dial]; nil: no gate, the ledger decides everything.
+	Redis redis.UniversalClient
+	// Sweep is how often holds whose time is over are released; 0: every second, negative: never. Answers do
+	// not wait for it: it only keeps the figures of items nobody asks for up to date.
+	Sweep      time.Duration
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Service is the one way to change or read stock.
+type Service struct {
+	ledger  *ledger.Ledger
+	gate    *gate.Gate // nil: none
+	log     *slog.Logger
+	metrics *metrics
+	stop    context.CancelFunc
+	sweeper sync.WaitGroup
+}
+
+// Open starts the service on a migrated database. Neither store need be reachable yet.
+func Open(cfg Config) (*Service, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Service{log: cfg.Log, metrics: newMetrics(cfg.Registerer)}
+	cfg.Ledger.Log, cfg.Ledger.Registerer = cfg.Log, cfg.Registerer
+	cfg.Gate.Logger, cfg.Gate.Registerer = cfg.Log, cfg.Registerer
+	cfg.Gate.Confirm = s.confirm
+	if cfg.Redis != nil {
+		s.gate = gate.New(cfg.Redis, cfg.Gate)
+		cfg.Ledger.Seen = s.gate.Settle
+	}
+	var err error
+	if s.ledger, err = ledger.Open(cfg.Ledger); err != nil {
+		if s.gate != nil {
+			s.gate.Close()
+		}
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	if cfg.Sweep == 0 {
+		cfg.Sweep = time.Second
+	}
+	if cfg.Sweep > 0 {
+		s.sweeper.Go(func() { s.sweepEvery(ctx, cfg.Sweep) })
+	}
+	return s, nil
+}
+
+// Close finishes what is under way and stops. New requests are refused.
+func (s *Service) Close() {
+	s.stop()
+	s.sweeper.Wait()
+	s.ledger.Close()
+	if s.gate != nil {
+		s.gate.Close()
+	}
+}
+
+// Deduct takes stock for an order, or holds it: all lines or none.
+//
+// The gate may refuse, but it knows nothing of what was done before: a retry of a deduction that took the last
+// units must find that deduction, not "sold out". So a refusal of the gate is answered only after the ledger
+// was asked for the key and the order; many such questions share one reading.
+func (s *Service) Deduct(ctx context.Context, r *stock.DeductRequest) (*stock.Outcome, error) {
+	if s.gate == nil {
+		return s.ledger.Deduct(ctx, r)
+	}
+	ticket := gate.TicketFor(r.Client, r.OrderID, r.Part)
+	answer := s.gate.Take(ctx, ticket, r.Lines)
+	switch answer.Verdict {
+	case gate.Short:
+		return s.refuse(ctx, r, &stock.ShortError{Lines: answer.Short})
+	case gate.UnknownItem:
+		return s.refuse(ctx, r, &stock.UnknownItemError{Lines: answer.Unknown})
+	}
+	out, err := s.ledger.Deduct(ctx, r)
+	// An unknown outcome frees nothing: the units may be gone. The ticket runs out by itself.
+	if answer.Verdict == gate.Granted && !errors.Is(err, stock.ErrUnknownOutcome) {
+		s.gate.Drop(ticket, r.Lines)
+	}
+	return out, err
+}
+
+// refuse answers what the gate refused, unless the ledger knows better.
+func (s *Service) refuse(ctx context.Context, r *stock.DeductRequest, refusal error) (*stock.Outcome, error) {
+	out, err := s.ledger.Recall(ctx, r)
+	switch {
+	case errors.Is(err, stock.ErrOrderAlreadyDeducted):
+		return s.ledger.Deduct(ctx, r) // it may stand in the way as a hold whose time is over
+	case out != nil || err != nil:
+		return out, err
+	}
+	return nil, refusal
+}
+
+// Commit takes what a deduction holds: [stock.ErrHoldExpired] when its time is over.
+func (s *Service) Commit(ctx context.Context, r *stock.CommitRequest) (*stock.Outcome, error) {
+	return s.ledger.Commit(ctx, r)
+}
+
+// Release gives back what a deduction holds.
+func (s *Service) Release(ctx context.Context, r *stock.ReleaseRequest) (*stock.Outcome, error) {
+	return s.ledger.Release(ctx, r)
+}
+
+// Extend moves a hold's expiry, or takes an expired one anew.
+func (s *Service) Extend(ctx context.Context, r *stock.ExtendRequest) (*stock.Outcome, error) {
+	return s.ledger.Extend(ctx, r)
+}
+
+// Return books goods that came back: never more in sum than was committed.
+func (s *Service) Return(ctx context.Context, r *stock.ReturnRequest) (*stock.Outcome, error) {
+	return s.ledger.Return(ctx, r)
+}
+
+// Adjust changes what is physically there.
+func (s *Service) Adjust(ctx context.Context, r *stock.AdjustRequest) (*stock.Adjustment, error) {
+	return s.ledger.Adjust(ctx, r)
+}
+
+// Configure creates an item or changes its settings.
+func (s *Service) Configure(ctx context.Context, r *stock.ConfigureRequest) (*stock.Configured, error) {
+	return s.ledger.Configure(ctx, r)
+}
+
+// Deduction by id; [stock.ErrNotFound] when it is not the client's.
+func (s *Service) Deduction(ctx context.Context, client string, id stock.DeductionID) (*stock.Outcome, error) {
+	return s.ledger.Deduction(ctx, client, id)
+}
+
+// Deductions of one order, oldest first.
+func (s *Service) Deductions(ctx context.Context, q stock.DeductionQuery) ([]stock.Deduction, error) {
+	return s.ledger.Deductions(ctx, q)
+}
+
+// Item with its figures; [stock.ErrNotFound] when there is none.
+func (s *Service) Item(ctx context.Context, item stock.Item) (stock.Stock, error) {
+	return s.ledger.Item(ctx, item)
+}
+
+// Locations lists every location of one SKU; [stock.ErrNotFound] when there is none.
+func (s *Service) Locations(ctx context.Context, sku stock.SKU) ([]stock.Stock, error) {
+	return s.ledger.Locations(ctx, sku)
+}
+
+// List items in item order.
+func (s *Service) List(ctx context.Context, q stock.ListQuery) ([]stock.Stock, error) {
+	return s.ledger.List(ctx, q)
+}
+
+// Movements of one item by version; [stock.ErrNotFound] when there is no such item.
+func (s *Service) Movements(ctx context.Context, q stock.MovementQuery) ([]stock.Movement, error) {
+	return s.ledger.Movements(ctx, q)
+}
+
+// Ready reports why this instance cannot serve, or nil. A lost gate does not make it unready.
+func (s *Service) Ready(ctx context.Context) error { return s.ledger.Ready(ctx) }
