@@ -1,6 +1,8 @@
 package lock_test
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -9,4 +11,16 @@ import (
 )
 
 // TestMain also proves that no locker, lease or back end leaves a goroutine behind.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(sandbox.Tests(m)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testRun{sandbox.Tests(m)}) }
+
+// testRun stops our servers too.
+type testRun struct{ *sandbox.TestRun }
+
+func (r testRun) Run() int {
+	code := r.TestRun.Run()
+	if err := stopServers(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return max(code, 1)
+	}
+	return code
+}

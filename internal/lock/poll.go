@@ -157,7 +157,7 @@ func (w *waiter) ask(ctx context.Context) (Grant, error) {
 		grant, err := w.source.Try(bounded, w.claim)
 		cancel()
 		if err == nil {
-			grant.Waited, grant.Uncertain = w.waited, w.unknown
+			grant.Waited, grant.Uncertain = w.waited, grant.Uncertain || w.unknown
 			return grant, nil
 		}
 		w.unknown = w.unknown || errors.Is(err, ErrUnknownOutcome)

@@ -2,20 +2,26 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/holdfast-stock/holdfast/internal/fault"
 	"github.com/holdfast-stock/holdfast/internal/lock"
+	"github.com/holdfast-stock/holdfast/internal/lock/etcdlock"
 	"github.com/holdfast-stock/holdfast/internal/lock/pglock"
 	"github.com/holdfast-stock/holdfast/internal/lock/redislock"
+	"github.com/holdfast-stock/holdfast/internal/lock/zklock"
 	"github.com/holdfast-stock/holdfast/internal/sandbox"
 )
 
@@ -34,6 +40,12 @@ var systems = []system{
 	{"redis+token", startRedisWithTokens},
 	{"postgres", startPostgres},
 	{"postgres-advisory", startAdvisory},
+	{"redis+wait", startConfirmed},
+	{"redis-cluster", startCluster},
+	{"redis-reentrant", startReentrant},
+	{"redlock", startRedlock},
+	{"etcd", startEtcd},
+	{"zookeeper", startZooKeeper},
 }
 
 // world is running servers of one back end, and how a process gets to them.
@@ -42,6 +54,8 @@ type world struct {
 	addrs   []string
 	restart func(t *testing.T) // in order, of all servers; nil where a test has no servers of its own
 	own     func(t *testing.T) *world
+
+	wireless bool // its clients cannot be led over a wire of ours
 }
 
 // forEach runs a test on every back end.
@@ -76,6 +90,9 @@ func (w *world) join(t *testing.T, defaults ...lock.Option) *party {
 // joinOver lets a process take part over a wire that can be broken.
 func (w *world) joinOver(t *testing.T, defaults ...lock.Option) (*party, wire) {
 	t.Helper()
+	if w.wireless {
+		t.Skip("its clients find the servers themselves, past any wire of ours")
+	}
 	var broken wire
 	addrs := make([]string, len(w.addrs))
 	for i, addr := range w.addrs {
@@ -165,13 +182,18 @@ func (w wire) restore() {
 	}
 }
 
-// at does the action at the next request on each wire that contains the text.
-func (w wire) at(text string, action fault.Action) []<-chan struct{} {
+// when does the action at the next request on each wire that matches.
+func (w wire) when(match func(request string) bool, action fault.Action) []<-chan struct{} {
 	fired := make([]<-chan struct{}, len(w))
 	for i, p := range w {
-		fired[i] = p.OnRequest(func(request []byte) bool { return strings.Contains(string(request), text) }, action)
+		fired[i] = p.OnRequest(func(request []byte) bool { return match(string(request)) }, action)
 	}
 	return fired
+}
+
+// at does the action at the next request on each wire that contains the text.
+func (w wire) at(text string, action fault.Action) []<-chan struct{} {
+	return w.when(func(request string) bool { return strings.Contains(request, text) }, action)
 }
 
 var keys atomic.Int64
@@ -238,7 +260,7 @@ func startPostgres(t *testing.T) *world {
 
 func startAdvisory(t *testing.T) *world {
 	return postgresWorld(t, sandbox.EmptyDatabase(t), func(t *testing.T, pool *pgxpool.Pool) lock.Backend {
-		backend, err := pglock.NewAdvisory(t.Context(), pool, 8)
+		backend, err := pglock.NewAdvisory(t.Context(), pool, 26)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,4 +307,183 @@ func newPool(t testing.TB, database string) *pgxpool.Pool {
 	}
 	t.Cleanup(pool.Close)
 	return pool
+}
+
+// servers are those that all tests of this binary share, besides what the sandbox shares itself: each takes long to
+// start or much memory.
+var servers struct {
+	replicated, cluster, masters once[[]string]
+	etcd, zookeeper              once[string]
+	stop                         []func(context.Context) error
+	mu                           sync.Mutex // guards stop
+}
+
+// once starts something on first use.
+type once[T any] struct {
+	once  sync.Once
+	value T
+	err   error
+}
+
+func (o *once[T]) get(t *testing.T, start func(ctx context.Context) (T, func(context.Context) error, error)) T {
+	t.Helper()
+	o.once.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		defer cancel()
+		var stop func(context.Context) error
+		if o.value, stop, o.err = start(ctx); o.err == nil {
+			servers.mu.Lock()
+			defer servers.mu.Unlock()
+			servers.stop = append(servers.stop, stop)
+		}
+	})
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	return o.value
+}
+
+// stopServers ends the servers that get started.
+func stopServers() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var errs []error
+	for _, stop := range servers.stop {
+		errs = append(errs, stop(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// startConfirmed is a primary whose one replica has to confirm.
+func startConfirmed(t *testing.T) *world {
+	addrs := servers.replicated.get(t, func(ctx context.Context) ([]string, func(context.Context) error, error) {
+		primary, err := sandbox.StartRedis(ctx, sandbox.RedisConfig{})
+		if err != nil {
+			return nil, nil, err
+		}
+		replica, err := sandbox.StartRedisReplica(ctx, primary.Addr(), sandbox.RedisConfig{})
+		if err != nil {
+			return nil, nil, errors.Join(err, primary.Stop(ctx))
+		}
+		group := sandbox.RedisGroup{replica, primary}
+		return []string{primary.Addr()}, group.Stop, nil
+	})
+	return redisWorld(addrs, sandbox.Prefix(t), redislock.Config{Confirm: 1})
+}
+
+// startCluster is a Cluster; its clients find the nodes by the addresses that these announce, so a wire in between
+// would be passed by.
+func startCluster(t *testing.T) *world {
+	addrs := servers.cluster.get(t, func(ctx context.Context) ([]string, func(context.Context) error, error) {
+		group, err := sandbox.StartRedisCluster(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return group.Addrs()[:3], group.Stop, nil
+	})
+	prefix := sandbox.Prefix(t)
+	return &world{addrs: addrs, wireless: true, open: func(t *testing.T, addrs []string) lock.Backend {
+		t.Helper()
+		client := redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: addrs, Protocol: 2, DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true,
+			ClusterStateReloadInterval: time.Second, DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second,
+		})
+		t.Cleanup(func() {
+			if err := client.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		backend, err := redislock.New(client, redislock.Config{Prefix: prefix})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return backend
+	}}
+}
+
+func startReentrant(t *testing.T) *world {
+	prefix := sandbox.Prefix(t)
+	return &world{addrs: []string{sandbox.RedisAddr(t)}, open: func(t *testing.T, addrs []string) lock.Backend {
+		t.Helper()
+		backend, err := redislock.NewReentrant(redisClient(t, addrs[0]), redislock.Config{Prefix: prefix})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return backend
+	}}
+}
+
+func startRedlock(t *testing.T) *world {
+	addrs := servers.masters.get(t, func(ctx context.Context) ([]string, func(context.Context) error, error) {
+		group, err := sandbox.StartRedisMasters(ctx, 5, sandbox.RedisConfig{})
+		return group.Addrs(), group.Stop, err
+	})
+	return redlockWorld(addrs, sandbox.Prefix(t))
+}
+
+func redlockWorld(addrs []string, prefix string) *world {
+	return &world{addrs: addrs, open: func(t *testing.T, addrs []string) lock.Backend {
+		t.Helper()
+		var clients []*redis.Client
+		for _, addr := range addrs {
+			clients = append(clients, redisClient(t, addr))
+		}
+		backend, err := redislock.NewRedlock(clients, redislock.RedlockConfig{Prefix: prefix, NodeLimit: 100 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return backend
+	}}
+}
+
+func startEtcd(t *testing.T) *world {
+	addr := servers.etcd.get(t, func(ctx context.Context) (string, func(context.Context) error, error) {
+		server, err := sandbox.StartEtcd(ctx, sandbox.EtcdConfig{})
+		if err != nil {
+			return "", nil, err
+		}
+		return server.Addr(), server.Stop, nil
+	})
+	return etcdWorld(addr, "/"+sandbox.Prefix(t)+"/")
+}
+
+func etcdWorld(addr, prefix string) *world {
+	return &world{addrs: []string{addr}, open: func(t *testing.T, addrs []string) lock.Backend {
+		t.Helper()
+		client, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + addrs[0]}, DialTimeout: time.Second, Logger: zap.NewNop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+		return etcdlock.New(client, prefix)
+	}}
+}
+
+func startZooKeeper(t *testing.T) *world {
+	addr := servers.zookeeper.get(t, func(ctx context.Context) (string, func(context.Context) error, error) {
+		server, err := sandbox.StartZooKeeper(ctx, sandbox.ZooKeeperConfig{})
+		if err != nil {
+			return "", nil, err
+		}
+		return server.Addr(), server.Stop, nil
+	})
+	return zookeeperWorld(addr, "/"+strings.Trim(sandbox.Prefix(t), ":"))
+}
+
+// zookeeperSession is short, for tests of its end.
+const zookeeperSession = time.Second
+
+func zookeeperWorld(addr, root string) *world {
+	return &world{addrs: []string{addr}, open: func(t *testing.T, addrs []string) lock.Backend {
+		t.Helper()
+		backend, err := zklock.New(addrs, zklock.Config{Root: root, Session: zookeeperSession})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return backend
+	}}
 }

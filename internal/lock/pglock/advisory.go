@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-stock/holdfast/internal/lock"
@@ -47,6 +49,11 @@ func NewAdvisory(ctx context.Context, pool *pgxpool.Pool, maxSessions int32) (*A
 	config.MaxConns, config.MinConns, config.MinIdleConns = maxSessions, 0, 0
 	config.ConnConfig.RuntimeParams["client_connection_check_interval"] = "1s"
 	config.ConnConfig.RuntimeParams["application_name"] = "holdfast-lock"
+	// A waiter that is cancelled asks the server to end the statement, and keeps its session: when Acquire returns
+	// nobody waits any more. A server that does not react in time loses the session.
+	config.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelLimit}
+	}
 	sessions, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open the pool of lock sessions: %w", err)
@@ -85,6 +92,9 @@ RETURNING token`
 	leaveSession = `
 SELECT pg_advisory_unlock(hashtextextended($1, ` + lockSpace + `)), set_config('idle_session_timeout', '0', false)`
 
+	clearSession = `
+SELECT pg_advisory_unlock_all(), set_config('idle_session_timeout', '0', false)`
+
 	// Ends a session if it holds or waits for the lock of the key: process ids are used again.
 	endSession = `
 SELECT count(*) FILTER (WHERE NOT pg_terminate_backend(pid, $3))
@@ -106,10 +116,12 @@ JOIN pg_stat_activity a ON a.pid = s.pid
 LIMIT $1`
 )
 
+const cancelLimit = 500 * time.Millisecond
+
 // acquireLimit bounds an acquire that does not wait for the holder: a connection and two statements.
 const acquireLimit = 2 * time.Second
 
-// Acquire implements [lock.Backend]. A waiter that is cancelled closes its session.
+// Acquire implements [lock.Backend].
 func (a *Advisory) Acquire(ctx context.Context, c lock.Claim) (lock.Grant, error) {
 	statement := waitAdvisory
 	if !c.Wait {
@@ -131,12 +143,13 @@ func (a *Advisory) Acquire(ctx context.Context, c lock.Claim) (lock.Grant, error
 		const uncontended = 10 * time.Millisecond // the statement does not say whether it waited; good enough to count
 		grant.Waited = c.Wait && time.Since(started) > uncontended
 		return grant, nil
-	case errors.Is(err, lock.ErrHeld):
+	case s.giveBack():
 		a.forget(c)
-		s.giveBack(ctx)
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
 		return lock.Grant{}, err
 	default:
-		s.close()
 		return lock.Grant{}, fmt.Errorf("postgres: %w: %w", err, lock.ErrUnknownOutcome)
 	}
 }
@@ -154,16 +167,24 @@ func (s *session) take(ctx context.Context, statement string, c lock.Claim) (loc
 		return g, &lock.HeldError{}
 	}
 	g.Sent = time.Now() // the session is not idle before this statement is done
+	ctx, cancel := context.WithTimeout(ctx, acquireLimit)
+	defer cancel()
 	return g, s.conn.QueryRow(ctx, enterSession, c.Key, c.Value, c.TTL).Scan(&g.Token)
 }
 
-// giveBack returns the connection of a session that holds nothing to the pool.
-func (s *session) giveBack(ctx context.Context) {
-	if _, err := s.conn.Exec(ctx, `SELECT set_config('idle_session_timeout', '0', false)`); err != nil {
-		s.close()
-		return
+// giveBack returns the connection to the pool, holding nothing: a lock may have been granted to a statement that
+// failed after it. False if the session does not answer; it is closed then.
+func (s *session) giveBack() bool {
+	if !s.conn.Conn().IsClosed() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if _, err := s.conn.Exec(ctx, clearSession); err == nil {
+			s.conn.Release()
+			return true
+		}
 	}
-	s.conn.Release()
+	s.close()
+	return false
 }
 
 // close ends our side of the session. The server's side may go on for a while; end sees to that.

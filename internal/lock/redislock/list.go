@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -19,74 +18,70 @@ const scanCount = 1000
 // List implements [lock.Backend]. It looks at every key of the database, [scanCount] at a time.
 func (b *Backend) List(ctx context.Context, limit int) ([]lock.Held, error) {
 	if b.cluster == nil {
-		return b.listNode(ctx, b.server.client, limit)
+		return b.names.list(ctx, b.server.client, limit, b.describe)
 	}
 	var mu sync.Mutex
 	var all []lock.Held
 	err := b.cluster.ForEachMaster(ctx, func(ctx context.Context, client *redis.Client) error {
-		held, err := b.listNode(ctx, client, limit)
+		held, err := b.names.list(ctx, client, limit, b.describe)
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, held...)
 		return err
 	})
-	return all[:min(limit, len(all))], err
+	all = all[:min(limit, len(all))]
+	for i := range all {
+		all[i].Waiting = -1 // they listen on any node
+	}
+	return all, err
 }
 
-func (b *Backend) listNode(ctx context.Context, client *redis.Client, limit int) ([]lock.Held, error) {
+// describer queues commands that ask for one lock, and returns what reads their answers: false if it is not held.
+type describer func(ctx context.Context, pipe redis.Pipeliner, name, key string) func() (lock.Held, bool)
+
+func (n names) list(ctx context.Context, client *redis.Client, limit int, describe describer) ([]lock.Held, error) {
 	var all []lock.Held
 	seen := make(map[string]bool) // SCAN may return a key twice
 	var cursor uint64
 	for {
-		keys, next, err := client.Scan(ctx, cursor, b.names.pattern(), scanCount).Result()
+		found, next, err := client.Scan(ctx, cursor, n.pattern(), scanCount).Result()
 		if err != nil {
 			return all, fmt.Errorf("redis: scan: %w", err)
 		}
-		fresh := keys[:0]
-		for _, key := range keys {
-			if !seen[key] {
-				seen[key] = true
-				fresh = append(fresh, key)
+		var read []func() (lock.Held, bool)
+		pipe := client.Pipeline()
+		for _, name := range found {
+			if key, ours := n.key(name); ours && !seen[name] {
+				seen[name] = true
+				read = append(read, describe(ctx, pipe, name, key))
 			}
 		}
-		held, err := b.describe(ctx, client, fresh)
-		all = append(all, held...)
-		if err != nil || len(all) >= limit || next == 0 {
-			return all[:min(limit, len(all))], err
+		if _, err := pipe.Exec(ctx); err != nil && !isReply(err) {
+			return all, fmt.Errorf("redis: describe: %w", err)
+		}
+		for _, answer := range read {
+			if h, held := answer(); held {
+				all = append(all, h)
+			}
+		}
+		if len(all) >= limit || next == 0 {
+			return all[:min(limit, len(all))], nil
 		}
 		cursor = next
 	}
 }
 
-// describe asks in one round trip for the owner, the time left and the waiters of each key.
-func (b *Backend) describe(ctx context.Context, client *redis.Client, names []string) ([]lock.Held, error) {
-	if len(names) == 0 {
-		return nil, nil
-	}
-	pipe := client.Pipeline()
-	values, left := make([]*redis.StringCmd, len(names)), make([]*redis.DurationCmd, len(names))
-	for i, name := range names {
-		values[i], left[i] = pipe.Get(ctx, name), pipe.PTTL(ctx, name)
-	}
-	waiting := pipe.PubSubNumSub(ctx, names...)
-	if _, err := pipe.Exec(ctx); err != nil && !isReply(err) {
-		return nil, fmt.Errorf("redis: describe: %w", err)
-	}
-	var held []lock.Held
-	for i, name := range names {
-		key, ours := b.names.key(name)
-		if !ours || values[i].Err() != nil || left[i].Val() <= 0 { // foreign, or free by now
-			continue
+// describe asks for the owner, the time left and the waiters of a lock.
+func describe(ctx context.Context, pipe redis.Pipeliner, name, key string) func() (lock.Held, bool) {
+	value, left, waiting := pipe.Get(ctx, name), pipe.PTTL(ctx, name), pipe.PubSubNumSub(ctx, name)
+	return func() (lock.Held, bool) {
+		if value.Err() != nil || left.Val() <= 0 { // not one of these locks, or free by now
+			return lock.Held{}, false
 		}
-		h := lock.NewHeld(key, values[i].Val())
-		h.Remaining = left[i].Val().Round(time.Millisecond)
-		h.Waiting = int(waiting.Val()[name])
-		if b.cluster != nil {
-			h.Waiting = -1 // they listen on any node
-		}
-		held = append(held, h)
+		h := lock.NewHeld(key, value.Val())
+		h.Remaining, h.Waiting = left.Val(), int(waiting.Val()[name])
+		return h, true
 	}
-	return held, nil
 }
 
 // isReply reports whether the server answered, though not with what was asked for.

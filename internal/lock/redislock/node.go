@@ -42,9 +42,9 @@ type call struct {
 	lead   chan []*call // receives the batch that this call has to send for all
 }
 
-// run runs a script that answers with a number. The error is a reply of the server, which means that nothing was
-// done; wraps [errUnsent] if the server never saw the call; and is an unknown outcome otherwise.
-func (n *node) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (int64, error) {
+// run runs a script. The error is a reply of the server, which means that nothing was done; wraps [errUnsent] if the
+// server never saw the call; and is an unknown outcome otherwise.
+func (n *node) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (any, error) {
 	c := &call{script: script, keys: keys, args: args, ctx: ctx}
 	n.mu.Lock()
 	if n.flights < maxFlights {
@@ -62,7 +62,7 @@ func (n *node) run(ctx context.Context, script *redis.Script, keys []string, arg
 		n.send(batch)
 	case <-ctx.Done():
 		if n.withdraw(c) {
-			return 0, fmt.Errorf("%w: %w", errUnsent, ctx.Err())
+			return nil, fmt.Errorf("%w: %w", errUnsent, ctx.Err())
 		}
 		select { // it is on its way, or about to be
 		case <-c.done:
@@ -150,11 +150,23 @@ func earliestDeadline(batch []*call) (time.Time, bool) {
 	return earliest, !earliest.IsZero()
 }
 
-func (c *call) result() (int64, error) {
+func (c *call) result() (any, error) {
 	if c.err == nil {
-		return c.cmd.Int64()
+		return c.cmd.Val(), nil
 	}
-	return 0, classify(c.err)
+	return nil, classify(c.err)
+}
+
+// number reads the answer of a script that answers with one.
+func number(answer any, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	n, ok := answer.(int64)
+	if !ok {
+		return 0, fmt.Errorf("a script answered %v", answer)
+	}
+	return n, nil
 }
 
 // errUnsent: the server never saw the request.

@@ -58,6 +58,8 @@ type Backend struct {
 	watcher watcher
 	poller  lock.Poller
 
+	describe describer
+
 	mu    sync.Mutex
 	nodes map[*redis.Client]*node // of a Cluster; guarded by mu
 }
@@ -73,7 +75,7 @@ func New(client redis.UniversalClient, c Config) (*Backend, error) {
 	if c.ConfirmLimit == 0 {
 		c.ConfirmLimit = 500 * time.Millisecond
 	}
-	b := &Backend{config: c, names: names, nodes: make(map[*redis.Client]*node)}
+	b := &Backend{config: c, names: names, describe: describe, nodes: make(map[*redis.Client]*node)}
 	b.watcher.subscribe = func() *redis.PubSub { return client.Subscribe(context.Background()) }
 	switch client := client.(type) {
 	case *redis.Client:
@@ -101,10 +103,10 @@ func (b *Backend) Properties() lock.Properties {
 
 // Acquire implements [lock.Backend].
 func (b *Backend) Acquire(ctx context.Context, c lock.Claim) (lock.Grant, error) {
-	return b.poller.Acquire(ctx, c, lock.Source{Try: b.try, Watch: func(key string) (<-chan struct{}, func()) {
-		return b.watcher.watch(b.names.lock(key))
-	}})
+	return b.poller.Acquire(ctx, c, lock.Source{Try: b.try, Watch: b.watch})
 }
+
+func (b *Backend) watch(key string) (<-chan struct{}, func()) { return b.watcher.watch(b.names.lock(key)) }
 
 func (b *Backend) try(ctx context.Context, c lock.Claim) (lock.Grant, error) {
 	sent := time.Now()
@@ -200,7 +202,7 @@ func (b *Backend) write(ctx context.Context, key string, script *redis.Script, k
 
 // run runs a script where the key is.
 func (b *Backend) run(ctx context.Context, key string, script *redis.Script, keys []string, args ...any) (int64, error) {
-	return b.on(ctx, key, func(n *node) (int64, error) { return n.run(ctx, script, keys, args...) })
+	return b.on(ctx, key, func(n *node) (int64, error) { return number(n.run(ctx, script, keys, args...)) })
 }
 
 func (b *Backend) on(ctx context.Context, key string, call func(*node) (int64, error)) (int64, error) {
@@ -209,10 +211,15 @@ func (b *Backend) on(ctx context.Context, key string, call func(*node) (int64, e
 		return 0, err
 	}
 	answer, err := call(n)
+	return answer, b.noteMoved(ctx, err)
+}
+
+// noteMoved makes the next try go to the right node of a Cluster.
+func (b *Backend) noteMoved(ctx context.Context, err error) error {
 	if b.cluster != nil && moved(err) {
-		b.cluster.ReloadState(ctx) // the next try goes to the right node
+		b.cluster.ReloadState(ctx)
 	}
-	return answer, err
+	return err
 }
 
 // node is the server that has the key. In a Cluster it is asked directly, because the cluster client would send a

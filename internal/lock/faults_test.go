@@ -1,0 +1,288 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-stock/holdfast/internal/fault"
+	"github.com/holdfast-stock/holdfast/internal/lock"
+)
+
+// warm makes the connections that a test is going to break.
+func warm(t *testing.T, p *party) {
+	t.Helper()
+	mustRelease(t, mustAcquire(t, p, newKey()))
+}
+
+// grantOf is the grant id in a lease's owner value.
+func grantOf(t *testing.T, l *lock.Lease) string {
+	t.Helper()
+	owner, err := lock.ParseOwner(l.Owner())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return owner.Grant
+}
+
+// Other libraries answer "not obtained" here and hold the key until it runs out.
+func TestAcquireOverABrokenWireNeitherLosesNorDoubles(t *testing.T) {
+	t.Parallel()
+	for name, action := range map[string]fault.Action{
+		"request lost": fault.LoseRequest, "reply lost": fault.LoseReply, "disconnected": fault.Disconnect,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			forEach(t, func(t *testing.T, w *world) {
+				other := w.join(t)
+				p, broken := w.joinOver(t, lock.TTL(20*time.Second))
+				warm(t, p)
+				key := newKey()
+				fired := broken.at("the-broken-one", action)
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				lease, err := p.acquire(ctx, key, lock.Meta("the-broken-one"))
+				within(t, "the failure", fired[0])
+				if err == nil {
+					if _, err := other.try(t.Context(), key); !errors.Is(err, lock.ErrHeld) {
+						t.Errorf("granted, but not held: %v", err)
+					}
+					mustRelease(t, lease)
+					mustBeFree(t, other, key)
+					return
+				}
+				if !w.sessions(p) {
+					t.Errorf("a back end that can be asked again should have been: %v", err)
+				}
+				becomesFree(t, other, key, 5*time.Second) // TTL is 20 s: not by running out
+			})
+		})
+	}
+}
+
+func (w *world) sessions(p *party) bool { return p.backend.Properties().Sessions }
+
+// A request that arrives after its claim was given up, or granted to a request sent again and released, must not
+// hold the key.
+func TestLateAcquireHoldsNothing(t *testing.T) {
+	t.Parallel()
+	for name, cancelled := range map[string]bool{"sent again": false, "cancelled": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			forEach(t, func(t *testing.T, w *world) {
+				other := w.join(t)
+				p, broken := w.joinOver(t, lock.TTL(20*time.Second))
+				warm(t, p)
+				key := newKey()
+				held := broken.at("the-late-one", fault.HoldRequest)
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				if cancelled {
+					go func() { <-held[0]; cancel() }()
+				}
+				lease, err := p.acquire(ctx, key, lock.Meta("the-late-one"))
+				switch {
+				case err == nil:
+					mustRelease(t, lease)
+				case cancelled && !errors.Is(err, context.Canceled):
+					t.Errorf("cancelled: %v", err)
+				}
+				within(t, "the hold", held[0])
+				if p.close(t.Context()) != nil { // waits until the claim is given up
+					t.Error("the claim was not given up")
+				}
+				broken.restore()
+				stays(t, other, key)
+			})
+		})
+	}
+}
+
+// stays watches for a while that a key is free: what is late arrives within it.
+func stays(t *testing.T, p *party, key string) {
+	t.Helper()
+	becomesFree(t, p, key, 5*time.Second)
+	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		mustBeFree(t, p, key)
+	}
+}
+
+// Other libraries answer "not held" to the unlock that is sent again, though the first one released.
+func TestReleaseOverABrokenWireTellsTheTruth(t *testing.T) {
+	t.Parallel()
+	for name, action := range map[string]fault.Action{
+		"request lost": fault.LoseRequest, "reply lost": fault.LoseReply, "disconnected": fault.Disconnect,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			forEach(t, func(t *testing.T, w *world) {
+				other := w.join(t)
+				p, broken := w.joinOver(t, lock.TTL(20*time.Second))
+				key := newKey()
+				lease := mustAcquire(t, p, key, lock.NoRenew())
+				grant := grantOf(t, lease)
+				fired := broken.when(func(r string) bool { return strings.Contains(r, grant) || strings.Contains(r, key) }, action)
+				if err := lease.Release(); err != nil {
+					t.Errorf("release: %v", err)
+				}
+				within(t, "the failure", fired[0])
+				mustBeFree(t, other, key)
+			})
+		})
+	}
+}
+
+// A release into a partition says so after a bounded time, and is made good afterwards.
+func TestReleaseIntoAPartition(t *testing.T) {
+	t.Parallel()
+	forEach(t, func(t *testing.T, w *world) {
+		other := w.join(t)
+		p, broken := w.joinOver(t, lock.TTL(30*time.Second))
+		key := newKey()
+		lease := mustAcquire(t, p, key, lock.NoRenew())
+		broken.swallow()
+		started := time.Now()
+		if err := lease.Release(); !errors.Is(err, lock.ErrUnknownOutcome) {
+			t.Errorf("release: %v", err)
+		}
+		if took := time.Since(started); took > 6*time.Second {
+			t.Errorf("release took %s", took)
+		}
+		if _, err := other.try(t.Context(), key); !errors.Is(err, lock.ErrHeld) {
+			t.Errorf("the key was not held during the partition: %v", err)
+		}
+		broken.restore()
+		becomesFree(t, other, key, 10*time.Second) // TTL is 30 s: not by running out
+	})
+}
+
+// The ctx of a holder that is cut off ends before another can hold the key, in every partition.
+func TestPartitionedHolderStopsBeforeTheNextStarts(t *testing.T) {
+	t.Parallel()
+	forEach(t, func(t *testing.T, w *world) {
+		const rounds, keysPerRound = 4, 25
+		var least = time.Hour
+		for range rounds {
+			for _, margin := range w.partition(t, keysPerRound) {
+				least = min(least, margin)
+			}
+		}
+		t.Logf("%d partitions: the old holder stopped at least %s before the new one held", rounds*keysPerRound, least)
+		if least <= 0 {
+			t.Errorf("an old holder stopped %s after the new one held", -least)
+		}
+	})
+}
+
+// partition cuts the holder of some keys off at a random phase of its renewals and returns how long each key had
+// no holder.
+func (w *world) partition(t *testing.T, n int) []time.Duration {
+	t.Helper()
+	other := w.join(t)
+	p, broken := w.joinOver(t)
+	margins := make([]time.Duration, n)
+	var waiters, held sync.WaitGroup
+	leases := make([]*lock.Lease, n)
+	names := make([]string, n)
+	for i := range n {
+		names[i] = newKey()
+		held.Go(func() { leases[i] = mustAcquire(t, p, names[i]) })
+	}
+	held.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	for i, lease := range leases {
+		bound, cancel := lease.Bind(t.Context())
+		defer cancel()
+		ended := make(chan time.Time, 1)
+		context.AfterFunc(bound, func() { ended <- time.Now() })
+		waiters.Go(func() {
+			next, err := other.acquire(t.Context(), names[i], lock.Wait(patience))
+			granted := time.Now()
+			if err != nil {
+				t.Errorf("acquire: %v", err)
+				return
+			}
+			margins[i] = granted.Sub(<-ended)
+			mustReleaseAsync(t, next)
+		})
+	}
+	time.Sleep(rand.N(p.ttl))
+	broken.swallow()
+	waiters.Wait()
+	broken.restore()
+	for _, lease := range leases {
+		if err := lease.Release(); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("release of a lost lease: %v", err)
+		}
+	}
+	return margins
+}
+
+// A partition shorter than what is left of the lease costs nothing.
+func TestLeaseSurvivesAShortCut(t *testing.T) {
+	t.Parallel()
+	forEach(t, func(t *testing.T, w *world) {
+		p, broken := w.joinOver(t, lock.TTL(3*time.Second))
+		if w.sessions(p) {
+			t.Skip("a session does not outlive its connection")
+		}
+		lease := mustAcquire(t, p, newKey())
+		for range 3 {
+			broken.cut()
+			time.Sleep(300 * time.Millisecond)
+			broken.restore()
+			before := lease.Deadline()
+			for end := time.Now().Add(patience); !lease.Deadline().After(before); time.Sleep(5 * time.Millisecond) {
+				if time.Now().After(end) || lease.Err() != nil {
+					t.Fatalf("not renewed after the cut: %v", lease.Err())
+				}
+			}
+		}
+		mustRelease(t, lease)
+	})
+}
+
+// Work under Do is told in time, and the caller is told that it may not have been alone.
+func TestDoEndsTheWorkBeforeTheLeaseEnds(t *testing.T) {
+	t.Parallel()
+	forEach(t, func(t *testing.T, w *world) {
+		p, broken := w.joinOver(t)
+		err := p.do(t.Context(), newKey(), func(ctx context.Context) error {
+			broken.swallow()
+			<-ctx.Done()
+			broken.restore()
+			return context.Cause(ctx)
+		})
+		if !errors.Is(err, lock.ErrLost) {
+			t.Errorf("do: %v", err)
+		}
+	})
+}
+
+// The deadline is on the monotonic clock: setting the client's wall clock does nothing to it.
+func TestDeadlineIsMonotonic(t *testing.T) {
+	t.Parallel()
+	forEach(t, func(t *testing.T, w *world) {
+		p := w.join(t)
+		lease := mustAcquire(t, p, newKey())
+		deadline := lease.Deadline()
+		if !strings.Contains(deadline.String(), " m=") {
+			t.Errorf("the deadline %s has no monotonic reading", deadline)
+		}
+		for end := time.Now().Add(patience); lease.Deadline().Equal(deadline); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("never renewed")
+			}
+		}
+		if !strings.Contains(lease.Deadline().String(), " m=") {
+			t.Errorf("the renewed deadline %s has no monotonic reading", lease.Deadline())
+		}
+		mustRelease(t, lease)
+	})
+}
