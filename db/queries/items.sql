@@ -80,3 +80,12 @@ LIMIT @row_limit;
 SELECT version, delta_on_hand, delta_held, on_hand, held, at, deduction_id, kind, actor, reason, reference
 FROM movements
 WHERE item_id = @item_id AND version = @version;
+
+-- name: ReadSettings :one
+-- What the promise of durability rests on.
+SELECT current_setting('fsync')::text AS fsync,
+    current_setting('synchronous_commit')::text AS synchronous_commit,
+    current_setting('full_page_writes')::text AS full_page_writes,
+    current_setting('server_version_num')::integer AS server_version,
+    current_setting('server_encoding')::text AS encoding,
+    pg_is_in_recovery() AS in_recovery;

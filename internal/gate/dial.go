@@ -90,7 +90,10 @@ func withoutURL(err error) error {
 	return err
 }
 
-// CheckPolicy reports an error when a master may evict keys (its maxmemory-policy is not noeviction) or cannot be
+// ErrEvicts is a Redis that may throw keys away by itself.
+var ErrEvicts = errors.New("the server evicts keys")
+
+// CheckPolicy reports [ErrEvicts] when a master may evict keys (its maxmemory-policy is not noeviction), another error when it cannot be
 // asked. An evicted item costs a look into the ledger, an evicted lease or counter of others on the same server
 // costs more: such a server is not one to start on.
 func CheckPolicy(ctx context.Context, client redis.UniversalClient) error {
@@ -105,7 +108,7 @@ func CheckPolicy(ctx context.Context, client redis.UniversalClient) error {
 				continue
 			}
 			if value != "noeviction" {
-				return fmt.Errorf("maxmemory-policy of %s is %s, it must be noeviction", node.Options().Addr, value)
+				return fmt.Errorf("%w: maxmemory-policy of %s is %s, it must be noeviction", ErrEvicts, node.Options().Addr, value)
 			}
 			return nil
 		}

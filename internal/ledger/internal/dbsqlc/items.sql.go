@@ -482,3 +482,36 @@ func (q *Queries) ReadItems(ctx context.Context, arg ReadItemsParams) ([]ReadIte
 	}
 	return items, nil
 }
+
+const readSettings = `-- name: ReadSettings :one
+SELECT current_setting('fsync')::text AS fsync,
+    current_setting('synchronous_commit')::text AS synchronous_commit,
+    current_setting('full_page_writes')::text AS full_page_writes,
+    current_setting('server_version_num')::integer AS server_version,
+    current_setting('server_encoding')::text AS encoding,
+    pg_is_in_recovery() AS in_recovery
+`
+
+type ReadSettingsRow struct {
+	Fsync             string
+	SynchronousCommit string
+	FullPageWrites    string
+	ServerVersion     int32
+	Encoding          string
+	InRecovery        bool
+}
+
+// What the promise of durability rests on.
+func (q *Queries) ReadSettings(ctx context.Context) (ReadSettingsRow, error) {
+	row := q.db.QueryRow(ctx, readSettings)
+	var i ReadSettingsRow
+	err := row.Scan(
+		&i.Fsync,
+		&i.SynchronousCommit,
+		&i.FullPageWrites,
+		&i.ServerVersion,
+		&i.Encoding,
+		&i.InRecovery,
+	)
+	return i, err
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/holdfast-stock/holdfast/internal/gate"
+	"github.com/holdfast-stock/holdfast/internal/inventory"
+	"github.com/holdfast-stock/holdfast/internal/ledger"
+)
+
+// config of the service. Units and defaults are in each field's help; check refuses impossible values.
+type config struct {
+	Addr        string `env:"HOLDFAST_ADDR" default:":8080" help:"Address of the API."`
+	AdminAddr   string `env:"HOLDFAST_ADMIN_ADDR" default:"127.0.0.1:9090" help:"Address of health, metrics and profiles. Keep it private."`
+	DatabaseURL string `env:"HOLDFAST_DATABASE_URL" help:"Postgres of the ledger, postgres://…" required:""`
+	RedisURL    string `env:"HOLDFAST_REDIS_URL" help:"Redis of the gate: redis://…, or redis+cluster://…. None: no gate, the ledger decides everything."`
+	TokensFile  string `env:"HOLDFAST_TOKENS_FILE" help:"File of the tokens that may call." required:""`
+
+	LogLevel  slog.Level `env:"HOLDFAST_LOG_LEVEL" default:"INFO" help:"DEBUG, INFO, WARN or ERROR."`
+	AccessLog bool       `env:"HOLDFAST_ACCESS_LOG" default:"true" negatable:"" help:"Log a line for each request."`
+
+	RequestDeadline time.Duration `env:"HOLDFAST_REQUEST_DEADLINE" default:"5s" help:"How long a request may take; 100ms to 1m."`
+	MaxInFlight     int           `env:"HOLDFAST_MAX_IN_FLIGHT" default:"2048" help:"Requests under way at once; more get 503."`
+	MaxPerClient    int           `env:"HOLDFAST_MAX_PER_CLIENT" default:"1024" help:"Requests of one client under way at once; more get 429."`
+	LedgerSessions  int           `env:"HOLDFAST_LEDGER_SESSIONS" default:"2" help:"Postgres sessions that write batches; 1 to 16. More make batches smaller, not the service faster."`
+	ReadSessions    int           `env:"HOLDFAST_READ_SESSIONS" default:"8" help:"Postgres sessions that answer reads; 1 to 256."`
+	GateTimeout     time.Duration `env:"HOLDFAST_GATE_TIMEOUT" default:"100ms" help:"How long one call of the gate may take before it is bypassed; 5ms to 5s."`
+	GatePrefix      string        `env:"HOLDFAST_GATE_PREFIX" default:"holdfast" help:"Prefix of the gate's keys; installations that share a Redis need one each."`
+	Sweep           time.Duration `env:"HOLDFAST_SWEEP" default:"1s" help:"How often expired holds are released; answers do not wait for it. Negative: never."`
+
+	DrainDelay   time.Duration `env:"HOLDFAST_DRAIN_DELAY" default:"0s" help:"How long to go on serving after readiness is off, for load balancers to notice; up to 1m."`
+	StartTimeout time.Duration `env:"HOLDFAST_START_TIMEOUT" default:"30s" help:"How long to wait for the ledger at start; 1s to 10m."`
+	AllowUnsafe  bool          `env:"HOLDFAST_ALLOW_UNSAFE" help:"Start although a store is set up so that it can lose what was acknowledged; it is logged at each start."`
+}
+
+// check refuses impossible values, all of them at once.
+func (c *config) check() error {
+	var wrong []error
+	within := func(name string, value, low, high time.Duration) {
+		if value < low || value > high {
+			wrong = append(wrong, fmt.Errorf("%s is %v: it must be %v to %v", name, value, low, high))
+		}
+	}
+	count := func(name string, value, low, high int) {
+		if value < low || value > high {
+			wrong = append(wrong, fmt.Errorf("%s is %d: it must be %d to %d", name, value, low, high))
+		}
+	}
+	within("HOLDFAST_REQUEST_DEADLINE", c.RequestDeadline, 100*time.Millisecond, time.Minute)
+	within("HOLDFAST_GATE_TIMEOUT", c.GateTimeout, 5*time.Millisecond, 5*time.Second)
+	within("HOLDFAST_DRAIN_DELAY", c.DrainDelay, 0, time.Minute)
+	within("HOLDFAST_START_TIMEOUT", c.StartTimeout, time.Second, 10*time.Minute)
+	count("HOLDFAST_MAX_IN_FLIGHT", c.MaxInFlight, 1, 100_000)
+	count("HOLDFAST_MAX_PER_CLIENT", c.MaxPerClient, 1, 100_000)
+	count("HOLDFAST_LEDGER_SESSIONS", c.LedgerSessions, 1, 16)
+	count("HOLDFAST_READ_SESSIONS", c.ReadSessions, 1, 256)
+	if c.Sweep == 0 {
+		wrong = append(wrong, errors.New("HOLDFAST_SWEEP is 0: it must be positive, or negative for never"))
+	}
+	return errors.Join(wrong...)
+}
+
+// inventory is the part of the configuration that the stores need.
+func (c *config) inventory() inventory.Config {
+	return inventory.Config{
+		Ledger: ledger.Config{
+			URL: c.DatabaseURL, Writers: c.LedgerSessions, Readers: c.ReadSessions,
+			Patience: c.RequestDeadline * 4 / 5, // a batch is given up before its callers are
+		},
+		Gate:  gate.Config{CallTimeout: c.GateTimeout, Prefix: c.GatePrefix, TicketLife: c.RequestDeadline + time.Second},
+		Sweep: c.Sweep,
+	}
+}
+
+// defaultConfig is the configuration with every default, as if only these three were set.
+func defaultConfig(database, redis, tokens string) (*config, error) {
+	var c config
+	parser, err := kong.New(&c)
+	if err != nil {
+		return nil, err
+	}
+	_, err = parser.Parse([]string{"--database-url=" + database, "--redis-url=" + redis, "--tokens-file=" + tokens})
+	return &c, err
+}
