@@ -1,0 +1,35 @@
+package httpapi
+
+import "github.com/holdfast-stock/holdfast/internal/httpapi/internal/openapi"
+
+// ProblemRow is a row of the error table, for tests.
+type ProblemRow struct {
+	Cause  error
+	Name   string
+	Status int
+}
+
+// ProblemRows are all rows of the error table.
+func ProblemRows() []ProblemRow {
+	var rows []ProblemRow
+	for _, p := range problems() {
+		rows = append(rows, ProblemRow{p.cause, p.name, p.status})
+	}
+	return rows
+}
+
+// RouteRow is what a route asks for, for tests.
+type RouteRow struct {
+	Method, Pattern string
+	Scope           Scope
+	Query           []string
+}
+
+// RouteRows are all routes that need a token.
+func RouteRows() []RouteRow {
+	var rows []RouteRow
+	for _, r := range routes(new(openapi.ServerInterfaceWrapper)) {
+		rows = append(rows, RouteRow{r.method, r.pattern, r.scope, r.query})
+	}
+	return rows
+}
