@@ -60,16 +60,19 @@ func (o *giveIn) quantities(d *deductionRow) ([]stock.Quantity, error) {
 
 // possible checks that something comes back, never more than was taken, and that the shelf can hold it.
 func (o *giveIn) possible(v *view, d *deductionRow, back []stock.Quantity) error {
-	var excess []stock.ExcessLine
 	taken, total := false, stock.Quantity(0)
 	for i := range d.Lines {
 		l := &d.Lines[i]
 		taken, total = taken || l.Committed > 0, total+back[i]
-		if left := l.Committed - l.Returned; back[i] > left {
-			excess = append(excess, stock.ExcessLine{Line: i, Requested: back[i], Possible: left})
-		}
 		if row := v.items[l.Item]; row.levels.OnHand+back[i] > stock.MaxOnHand {
 			return stock.InvalidField("/lines", "would put more on hand than an item can have")
+		}
+	}
+	var excess []stock.ExcessLine
+	for n := range o.Lines {
+		at, _ := findLine(d, o.Lines[n])
+		if left := d.Lines[at].Committed - d.Lines[at].Returned; back[at] > left {
+			excess = append(excess, stock.ExcessLine{Line: n, Requested: back[at], Possible: left})
 		}
 	}
 	switch {
