@@ -25,12 +25,13 @@ func (o *extend) names() names {
 
 func (o *extend) decide(v *view) result {
 	d := v.deductions[o.id]
-	over := d.State == stock.Expired || v.due(d)
+	now := v.asOfNow(d)
+	over := now.State == stock.Expired
 	switch {
 	case over && !o.reacquire:
-		return refuse(&stock.ExpiredError{Deduction: d.Deduction})
-	case d.State != stock.Held && !over:
-		return refuse(&stock.StateError{Deduction: d.Deduction})
+		return refuse(&stock.ExpiredError{Deduction: now})
+	case now.State != stock.Held && !over:
+		return refuse(&stock.StateError{Deduction: now})
 	}
 	if err := o.withinLife(v, d); err != nil {
 		return refuse(err)

@@ -43,16 +43,16 @@ func (o *commit) decide(v *view) result {
 	}
 	d := v.deductions[o.id]
 	take, err := o.quantities(d)
-	switch {
-	case d.State == stock.Expired || v.due(d):
-		return refuse(&stock.ExpiredError{Deduction: d.Deduction})
-	case d.State == stock.Committed || d.State == stock.Returned:
+	switch now := v.asOfNow(d); {
+	case now.State == stock.Expired:
+		return refuse(&stock.ExpiredError{Deduction: now})
+	case now.State == stock.Committed || now.State == stock.Returned:
 		if err == nil && !o.KeepRest && committedAsAsked(d, take) {
 			return v.unchanged(d)
 		}
-		return refuse(&stock.StateError{Deduction: d.Deduction})
-	case d.State != stock.Held:
-		return refuse(&stock.StateError{Deduction: d.Deduction})
+		return refuse(&stock.StateError{Deduction: now})
+	case now.State != stock.Held:
+		return refuse(&stock.StateError{Deduction: now})
 	case err != nil:
 		return refuse(err)
 	}
@@ -209,10 +209,8 @@ func gaveBack(d *deductionRow) bool {
 // giveBack ends a hold: what it still holds is available again. A hold of which a part was committed ends as
 // committed.
 func giveBack(v *view, d *deductionRow, kind stock.MovementKind, actor string, g guard) {
-	taken := false
 	for i := range d.Lines {
 		l := &d.Lines[i]
-		taken = taken || l.Committed > 0
 		if l.Held == 0 {
 			continue
 		}
@@ -220,15 +218,27 @@ func giveBack(v *view, d *deductionRow, kind stock.MovementKind, actor string, g
 		l.Held = 0
 		v.updateLine(d, l)
 	}
-	switch {
-	case taken:
-		d.State = stock.Committed
-	case kind == stock.Expire:
-		d.State = stock.Expired
-	default:
-		d.State = stock.Released
+	if kind == stock.Expire {
+		d.State = ended(d.Lines, stock.Expired)
+	} else {
+		d.State = ended(d.Lines, stock.Released)
 	}
 	v.update(d, g, 0)
+}
+
+// ended is the state of a deduction that holds nothing any more: it depends on what was committed of it, and
+// what of that came back; if nothing was, it is untaken.
+func ended(lines []stock.Line, untaken stock.State) stock.State {
+	state := untaken
+	for i := range lines {
+		switch l := &lines[i]; {
+		case l.Committed > l.Returned:
+			return stock.Committed
+		case l.Committed > 0:
+			state = stock.Returned
+		}
+	}
+	return state
 }
 
 // expire ends a hold whose time is over; one that is not, or no longer, held is left alone.

@@ -27,7 +27,6 @@ func (o *giveIn) decide(v *view) result {
 	if err := o.possible(v, d, back); err != nil {
 		return refuse(err)
 	}
-	all := d.State == stock.Committed
 	for i := range d.Lines {
 		l := &d.Lines[i]
 		if back[i] > 0 {
@@ -37,10 +36,9 @@ func (o *giveIn) decide(v *view) result {
 			l.Returned += back[i]
 			v.updateLine(d, l)
 		}
-		all = all && l.Returned == l.Committed
 	}
-	if all {
-		d.State = stock.Returned
+	if d.State == stock.Committed {
+		d.State = ended(d.Lines, d.State)
 	}
 	v.update(d, noGuard, 0)
 	v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: "return", deduction: d.ID})

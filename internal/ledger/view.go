@@ -68,6 +68,16 @@ func (v *view) due(d *deductionRow) bool {
 	return d.State == stock.Held && !v.now.IsZero() && !d.ExpiresAt.After(v.now)
 }
 
+// asOfNow is a deduction as a reader sees it: a hold whose time is over has ended, whether or not it was swept.
+func (v *view) asOfNow(d *deductionRow) stock.Deduction {
+	if !v.due(d) {
+		return d.Deduction
+	}
+	seen := d.clone().Deduction
+	showExpired(&seen)
+	return seen
+}
+
 // move appends a movement to the item's history and applies it to the view.
 func (v *view) move(row *itemRow, m stock.Movement) {
 	if row.levels.Version == row.seen {
