@@ -90,5 +90,6 @@ func (o *extend) takeAnew(v *view, d *deductionRow) error {
 		}
 	}
 	d.State = stock.Held
+	v.occupy(&d.Deduction)
 	return nil
 }

@@ -121,12 +121,17 @@ func (v *view) record(key stock.Keyed, op operationRow) {
 	w.OpKinds = append(w.OpKinds, op.kind)
 }
 
-// create adds a deduction and its lines.
-func (v *view) create(d *stock.Deduction, hold time.Duration, rows []*itemRow) {
+// occupy puts a deduction in the way of others of its order.
+func (v *view) occupy(d *stock.Deduction) {
 	if v.live == nil {
 		v.live = make(map[orderPart]uuid.UUID)
 	}
 	v.live[orderPart{d.Client, d.OrderID, d.Part}] = d.ID
+}
+
+// create adds a deduction and its lines.
+func (v *view) create(d *stock.Deduction, hold time.Duration, rows []*itemRow) {
+	v.occupy(d)
 	w := v.write
 	w.DeductionIds = append(w.DeductionIds, d.ID)
 	w.DeductionHolds = append(w.DeductionHolds, interval(hold))
