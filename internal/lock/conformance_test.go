@@ -83,7 +83,7 @@ func TestOneHolderAtATime(t *testing.T) {
 		const parties, rounds = 4, 5
 		key := newKey()
 		var inside atomic.Int32
-		shared := 0 // unprotected but for the lock: the race detector watches too
+		var shared atomic.Int32 // read and then written: only the lock keeps the two together
 		var workers sync.WaitGroup
 		for range parties {
 			p := w.join(t)
@@ -93,7 +93,7 @@ func TestOneHolderAtATime(t *testing.T) {
 						if inside.Add(1) != 1 {
 							t.Error("two holders")
 						}
-						shared++
+						shared.Store(shared.Load() + 1)
 						inside.Add(-1)
 						return nil
 					})
@@ -104,8 +104,8 @@ func TestOneHolderAtATime(t *testing.T) {
 			})
 		}
 		workers.Wait()
-		if shared != parties*rounds {
-			t.Errorf("the work ran %d times, want %d", shared, parties*rounds)
+		if n := shared.Load(); n != parties*rounds {
+			t.Errorf("the work was counted %d times, want %d", n, parties*rounds)
 		}
 	})
 }
@@ -151,7 +151,7 @@ func TestKeysThatBeginAlikeAreSeparate(t *testing.T) {
 func TestWaiterIsWokenByRelease(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, w *world) {
-		first, second := w.join(t, lock.TTL(10*time.Second)), w.join(t)
+		first, second := w.joinFor(t, 10*time.Second), w.join(t)
 		key := newKey()
 		lease := mustAcquire(t, first, key)
 		granted := make(chan time.Time)
@@ -428,7 +428,7 @@ func TestTokensGrow(t *testing.T) {
 			return
 		}
 		key := newKey()
-		var last lock.Token // guarded by the lock under test
+		var last atomic.Int64
 		var workers sync.WaitGroup
 		for _, p := range parties {
 			workers.Go(func() {
@@ -438,10 +438,10 @@ func TestTokensGrow(t *testing.T) {
 						t.Errorf("acquire: %v", err)
 						return
 					}
-					if token := p.token(lease); token <= last {
-						t.Errorf("token %d after %d", token, last)
+					if token := int64(p.token(lease)); token <= last.Load() {
+						t.Errorf("token %d after %d", token, last.Load())
 					} else {
-						last = token
+						last.Store(token)
 					}
 					mustReleaseAsync(t, lease)
 				}
@@ -454,7 +454,7 @@ func TestTokensGrow(t *testing.T) {
 func TestFIFO(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, w *world) {
-		holder := w.join(t, lock.TTL(10*time.Second))
+		holder := w.joinFor(t, 10*time.Second)
 		if !holder.backend.Properties().FIFO {
 			t.Skip("no order is promised")
 		}
@@ -523,5 +523,90 @@ func TestRefusedRequests(t *testing.T) {
 			}
 		}
 		mustBeFree(t, p, key)
+	})
+}
+
+// Two claims of one process are two claims: a session or a connection that they share makes them no single holder.
+func TestOneProcessIsNotOneHolder(t *testing.T) {
+	t.Parallel()
+	forEach(t, func(t *testing.T, w *world) {
+		p := w.join(t)
+		key := newKey()
+		first := mustAcquire(t, p, key)
+		if second, err := p.try(t.Context(), key); !errors.Is(err, lock.ErrHeld) {
+			t.Fatalf("the same process was granted the key twice: %v, %v", second, err)
+		}
+		granted := make(chan *lock.Lease, 1)
+		go func() {
+			second, err := p.acquire(t.Context(), key)
+			if err != nil {
+				t.Errorf("acquire: %v", err)
+			}
+			granted <- second
+		}()
+		waits(t, p, key)
+		select {
+		case <-granted:
+			t.Error("a waiter of the same process was granted a held key")
+		default:
+		}
+		mustRelease(t, first)
+		second := <-granted
+		if second == nil {
+			return
+		}
+		if err := first.Release(); err != nil { // once more, and nothing to the second
+			t.Error(err)
+		}
+		if err := second.Err(); err != nil {
+			t.Error(err)
+		}
+		mustRelease(t, second)
+	})
+}
+
+// Do releases whatever happens to the work.
+func TestDoReleases(t *testing.T) {
+	t.Parallel()
+	forEach(t, func(t *testing.T, w *world) {
+		p := w.join(t)
+		key := newKey()
+		failure := errors.New("the work failed")
+		if err := p.do(t.Context(), key, func(context.Context) error { return failure }); !errors.Is(err, failure) || errors.Is(err, lock.ErrLost) {
+			t.Errorf("do: %v", err)
+		}
+		mustBeFree(t, p, key)
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			_ = p.do(t.Context(), key, func(context.Context) error { panic("the work panicked") })
+		}()
+		mustBeFree(t, p, key)
+		ctx, cancel := context.WithCancel(t.Context())
+		err := p.do(ctx, key, func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		if !errors.Is(err, context.Canceled) || errors.Is(err, lock.ErrLost) {
+			t.Errorf("do: %v", err)
+		}
+		mustBeFree(t, p, key)
+	})
+}
+
+func TestClosedLockerRefuses(t *testing.T) {
+	t.Parallel()
+	forEach(t, func(t *testing.T, w *world) {
+		p := w.join(t)
+		if err := p.close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.try(t.Context(), newKey()); !errors.Is(err, lock.ErrClosed) {
+			t.Errorf("try: %v", err)
+		}
 	})
 }

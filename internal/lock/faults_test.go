@@ -39,7 +39,7 @@ func TestAcquireOverABrokenWireNeitherLosesNorDoubles(t *testing.T) {
 			t.Parallel()
 			forEach(t, func(t *testing.T, w *world) {
 				other := w.join(t)
-				p, broken := w.joinOver(t, lock.TTL(20*time.Second))
+				p, broken := w.joinOver(t, endless)
 				warm(t, p)
 				key := newKey()
 				fired := broken.at("the-broken-one", action)
@@ -75,7 +75,7 @@ func TestLateAcquireHoldsNothing(t *testing.T) {
 			t.Parallel()
 			forEach(t, func(t *testing.T, w *world) {
 				other := w.join(t)
-				p, broken := w.joinOver(t, lock.TTL(20*time.Second))
+				p, broken := w.joinOver(t, endless)
 				warm(t, p)
 				key := newKey()
 				held := broken.at("the-late-one", fault.HoldRequest)
@@ -92,10 +92,18 @@ func TestLateAcquireHoldsNothing(t *testing.T) {
 					t.Errorf("cancelled: %v", err)
 				}
 				within(t, "the hold", held[0])
-				if p.close(t.Context()) != nil { // waits until the claim is given up
-					t.Error("the claim was not given up")
+				// Close waits until the claim is given up, which takes a second connection; a back end that has only
+				// one keeps what it sends in order.
+				short, cancelClose := context.WithTimeout(context.WithoutCancel(t.Context()), 3*time.Second)
+				defer cancelClose()
+				stopped := make(chan struct{})
+				go func() { defer close(stopped); _ = p.close(short) }()
+				select {
+				case <-stopped:
+				case <-time.After(time.Second):
 				}
 				broken.restore()
+				within(t, "giving up", stopped)
 				stays(t, other, key)
 			})
 		})
@@ -121,11 +129,13 @@ func TestReleaseOverABrokenWireTellsTheTruth(t *testing.T) {
 			t.Parallel()
 			forEach(t, func(t *testing.T, w *world) {
 				other := w.join(t)
-				p, broken := w.joinOver(t, lock.TTL(20*time.Second))
+				p, broken := w.joinOver(t, endless)
 				key := newKey()
 				lease := mustAcquire(t, p, key, lock.NoRenew())
 				grant := grantOf(t, lease)
-				fired := broken.when(func(r string) bool { return strings.Contains(r, grant) || strings.Contains(r, key) }, action)
+				fired := broken.when(func(r string) bool {
+					return strings.Contains(r, grant) || strings.Contains(r, key) || w.opaque
+				}, action)
 				if err := lease.Release(); err != nil {
 					t.Errorf("release: %v", err)
 				}
@@ -141,7 +151,7 @@ func TestReleaseIntoAPartition(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, w *world) {
 		other := w.join(t)
-		p, broken := w.joinOver(t, lock.TTL(30*time.Second))
+		p, broken := w.joinOver(t, endless)
 		key := newKey()
 		lease := mustAcquire(t, p, key, lock.NoRenew())
 		broken.swallow()
@@ -152,11 +162,13 @@ func TestReleaseIntoAPartition(t *testing.T) {
 		if took := time.Since(started); took > 6*time.Second {
 			t.Errorf("release took %s", took)
 		}
-		if _, err := other.try(t.Context(), key); !errors.Is(err, lock.ErrHeld) {
-			t.Errorf("the key was not held during the partition: %v", err)
+		if w.longest == 0 { // else it is over by now
+			if _, err := other.try(t.Context(), key); !errors.Is(err, lock.ErrHeld) {
+				t.Errorf("the key was not held during the partition: %v", err)
+			}
 		}
 		broken.restore()
-		becomesFree(t, other, key, 10*time.Second) // TTL is 30 s: not by running out
+		becomesFree(t, other, key, endless/3) // not by running out
 	})
 }
 
@@ -182,8 +194,8 @@ func TestPartitionedHolderStopsBeforeTheNextStarts(t *testing.T) {
 // no holder.
 func (w *world) partition(t *testing.T, n int) []time.Duration {
 	t.Helper()
-	other := w.join(t)
-	p, broken := w.joinOver(t)
+	other := w.joinFor(t, time.Second)
+	p, broken := w.joinOver(t, time.Second)
 	margins := make([]time.Duration, n)
 	var waiters, held sync.WaitGroup
 	leases := make([]*lock.Lease, n)
@@ -228,7 +240,7 @@ func (w *world) partition(t *testing.T, n int) []time.Duration {
 func TestLeaseSurvivesAShortCut(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, w *world) {
-		p, broken := w.joinOver(t, lock.TTL(3*time.Second))
+		p, broken := w.joinOver(t, 3*time.Second)
 		if w.sessions(p) {
 			t.Skip("a session does not outlive its connection")
 		}
@@ -252,7 +264,7 @@ func TestLeaseSurvivesAShortCut(t *testing.T) {
 func TestDoEndsTheWorkBeforeTheLeaseEnds(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, w *world) {
-		p, broken := w.joinOver(t)
+		p, broken := w.joinOver(t, shortest)
 		err := p.do(t.Context(), newKey(), func(ctx context.Context) error {
 			broken.swallow()
 			<-ctx.Done()
@@ -284,5 +296,22 @@ func TestDeadlineIsMonotonic(t *testing.T) {
 			t.Errorf("the renewed deadline %s has no monotonic reading", lease.Deadline())
 		}
 		mustRelease(t, lease)
+	})
+}
+
+// Some clients answer "deadlock" or "closed" for ever once their session was lost.
+func TestWhoLostTheKeyCanHaveItAgain(t *testing.T) {
+	t.Parallel()
+	forEach(t, func(t *testing.T, w *world) {
+		p, broken := w.joinOver(t, shortest)
+		key := newKey()
+		lease := mustAcquire(t, p, key)
+		broken.swallow()
+		within(t, "the loss", lease.Lost())
+		broken.restore()
+		mustRelease(t, mustAcquire(t, p, key))
+		if err := lease.Release(); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("release of the lost lease: %v", err)
+		}
 	})
 }

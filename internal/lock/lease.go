@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// Margin is how long before the back end may grant a key to another its holder's lease ends: 10 ms for timers and
-// goroutines that run late, and 1 % for clocks that run at different speeds, but never more than a quarter.
-func Margin(ttl time.Duration) time.Duration { return min(10*time.Millisecond+ttl/100, ttl/4) }
+// Margin is how long before the back end may grant a key to another its holder's lease ends: 25 ms for timers and
+// goroutines that run late on a busy machine, and 1 % for clocks that run at different speeds, but never more than a
+// quarter.
+func Margin(ttl time.Duration) time.Duration { return min(25*time.Millisecond+ttl/100, ttl/4) }
 
 // deadline is when a grant ends for its holder. It counts from before the request was sent: the back end cannot
 // have started the lease any earlier, however long the answer took.

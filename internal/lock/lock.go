@@ -173,8 +173,8 @@ func (c *core) claim(ctx context.Context, claim Claim, limit time.Duration) (Gra
 	case err != nil && errors.Is(err, ErrUnknownOutcome):
 		c.giveUp(claim)
 	}
-	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
-		err = context.Cause(waiting)
+	if err != nil && waiting.Err() != nil { // whatever else went wrong, this is why it was not tried on
+		err = fmt.Errorf("%w; %w", context.Cause(waiting), err)
 	}
 	return grant, err
 }

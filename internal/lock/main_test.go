@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -11,7 +12,13 @@ import (
 )
 
 // TestMain also proves that no locker, lease or back end leaves a goroutine behind.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(testRun{sandbox.Tests(m)}) }
+func TestMain(m *testing.M) {
+	// These tests wait for time to pass far more than they compute: one for each processor would take minutes.
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(testRun{sandbox.Tests(m)})
+}
 
 // testRun stops our servers too.
 type testRun struct{ *sandbox.TestRun }

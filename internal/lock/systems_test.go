@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -50,12 +51,14 @@ var systems = []system{
 
 // world is running servers of one back end, and how a process gets to them.
 type world struct {
-	open    func(t *testing.T, addrs []string) lock.Backend // a client of its own, as another process would have
+	open    func(t *testing.T, addrs []string, ttl time.Duration) lock.Backend // a client of its own, as another process would have
 	addrs   []string
 	restart func(t *testing.T) // in order, of all servers; nil where a test has no servers of its own
 	own     func(t *testing.T) *world
 
-	wireless bool // its clients cannot be led over a wire of ours
+	wireless bool          // its clients cannot be led over a wire of ours
+	opaque   bool          // its requests to release show neither key nor grant
+	longest  time.Duration // lease there is; 0: any
 }
 
 // forEach runs a test on every back end.
@@ -78,17 +81,20 @@ type party struct {
 	token   func(*lock.Lease) lock.Token
 	list    func(ctx context.Context, limit int) ([]lock.Held, error)
 	close   func(ctx context.Context) error
-	ttl     time.Duration // the shortest that leaves a test time to see something
+	ttl     time.Duration
 }
 
-// join lets a process take part over healthy wires.
-func (w *world) join(t *testing.T, defaults ...lock.Option) *party {
+// join lets a process take part over healthy wires, with short leases.
+func (w *world) join(t *testing.T) *party { return w.joinFor(t, shortest) }
+
+// joinFor lets a process take part with leases of a TTL, or the shortest that the back end has.
+func (w *world) joinFor(t *testing.T, ttl time.Duration) *party {
 	t.Helper()
-	return enter(t, w.open(t, w.addrs), defaults)
+	return enter(t, w.open(t, w.addrs, ttl), ttl)
 }
 
 // joinOver lets a process take part over a wire that can be broken.
-func (w *world) joinOver(t *testing.T, defaults ...lock.Option) (*party, wire) {
+func (w *world) joinOver(t *testing.T, ttl time.Duration) (*party, wire) {
 	t.Helper()
 	if w.wireless {
 		t.Skip("its clients find the servers themselves, past any wire of ours")
@@ -107,17 +113,23 @@ func (w *world) joinOver(t *testing.T, defaults ...lock.Option) (*party, wire) {
 		})
 		broken, addrs[i] = append(broken, proxy), proxy.Addr()
 	}
-	return enter(t, w.open(t, addrs), defaults), broken
+	return enter(t, w.open(t, addrs, ttl), ttl), broken
 }
 
-func enter(t *testing.T, backend lock.Backend, defaults []lock.Option) *party {
+// shortest is a TTL that leaves a test time to see something; endless one that is not over before the test is.
+const (
+	shortest = 400 * time.Millisecond
+	endless  = 30 * time.Second
+)
+
+func enter(t *testing.T, backend lock.Backend, ttl time.Duration) *party {
 	t.Helper()
-	p := &party{backend: backend, ttl: max(400*time.Millisecond, backend.Properties().MinTTL)}
-	defaults = append([]lock.Option{lock.TTL(p.ttl)}, defaults...)
+	p := &party{backend: backend, ttl: max(ttl, backend.Properties().MinTTL)}
+	defaults := lock.TTL(p.ttl)
 	if fenced, ok := backend.(lock.FencedBackend); ok {
-		p.attend(lock.NewFenced(fenced, defaults...))
+		p.attend(lock.NewFenced(fenced, defaults))
 	} else {
-		attendBare(p, lock.New(backend, defaults...))
+		attendBare(p, lock.New(backend, defaults))
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -208,7 +220,7 @@ func startRedis(t *testing.T) *world {
 
 func redisWorld(addrs []string, prefix string, config redislock.Config) *world {
 	config.Prefix = prefix
-	return &world{addrs: addrs, open: func(t *testing.T, addrs []string) lock.Backend {
+	return &world{addrs: addrs, open: func(t *testing.T, addrs []string, _ time.Duration) lock.Backend {
 		t.Helper()
 		backend, err := redislock.New(redisClient(t, addrs[0]), config)
 		if err != nil {
@@ -216,14 +228,8 @@ func redisWorld(addrs []string, prefix string, config redislock.Config) *world {
 		}
 		return backend
 	}, own: func(t *testing.T) *world {
-		server := sandbox.OwnRedis(t, sandbox.RedisConfig{Settings: map[string]string{"appendonly": "yes", "appendfsync": "always"}})
-		w := redisWorld([]string{server.Addr()}, prefix, config)
-		w.restart = func(t *testing.T) {
-			if err := server.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return w
+		server := sandbox.OwnRedis(t, durable)
+		return redisWorld([]string{server.Addr()}, prefix, config).restartedBy(server)
 	}}
 }
 
@@ -241,31 +247,52 @@ func redisClient(t testing.TB, addr string) *redis.Client {
 	return client
 }
 
+type restarter interface {
+	Restart(ctx context.Context) error
+}
+
+// restartedBy makes the world's servers restart.
+func (w *world) restartedBy(servers ...restarter) *world {
+	w.restart = func(t *testing.T) {
+		t.Helper()
+		for _, server := range servers {
+			if err := server.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return w
+}
+
 // startRedisWithTokens is the default of a deployment: a Redis lease with tokens from Postgres.
 func startRedisWithTokens(t *testing.T) *world {
 	w := startRedis(t)
 	pool := lockPool(t, sandbox.EmptyDatabase(t))
 	bare := w.open
-	w.open = func(t *testing.T, addrs []string) lock.Backend {
-		return lock.WithTokens(bare(t, addrs), pglock.NewTokens(pool))
+	w.own = nil // as without tokens
+	w.open = func(t *testing.T, addrs []string, ttl time.Duration) lock.Backend {
+		return lock.WithTokens(bare(t, addrs, ttl), pglock.NewTokens(pool))
 	}
 	return w
 }
 
 func startPostgres(t *testing.T) *world {
-	return postgresWorld(t, sandbox.EmptyDatabase(t), func(_ *testing.T, pool *pgxpool.Pool) lock.Backend {
-		return pglock.New(pool)
-	})
+	return postgresWorld(t, sandbox.EmptyDatabase(t), openLease)
 }
 
+func openLease(_ *testing.T, pool *pgxpool.Pool) lock.Backend { return pglock.New(pool) }
+
 func startAdvisory(t *testing.T) *world {
-	return postgresWorld(t, sandbox.EmptyDatabase(t), func(t *testing.T, pool *pgxpool.Pool) lock.Backend {
-		backend, err := pglock.NewAdvisory(t.Context(), pool, 26)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return backend
-	})
+	return postgresWorld(t, sandbox.EmptyDatabase(t), openAdvisory)
+}
+
+func openAdvisory(t *testing.T, pool *pgxpool.Pool) lock.Backend {
+	t.Helper()
+	backend, err := pglock.NewAdvisory(t.Context(), pool, 26)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return backend
 }
 
 func postgresWorld(t *testing.T, database string, open func(*testing.T, *pgxpool.Pool) lock.Backend) *world {
@@ -275,11 +302,14 @@ func postgresWorld(t *testing.T, database string, open func(*testing.T, *pgxpool
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{addrs: []string{u.Host}, open: func(t *testing.T, addrs []string) lock.Backend {
+	return &world{addrs: []string{u.Host}, open: func(t *testing.T, addrs []string, _ time.Duration) lock.Backend {
 		t.Helper()
 		at := *u
 		at.Host = addrs[0]
 		return open(t, newPool(t, at.String()))
+	}, own: func(t *testing.T) *world {
+		server := sandbox.OwnPostgres(t, sandbox.PostgresConfig{})
+		return postgresWorld(t, server.URL("postgres"), open).restartedBy(server)
 	}}
 }
 
@@ -368,7 +398,9 @@ func startConfirmed(t *testing.T) *world {
 		group := sandbox.RedisGroup{replica, primary}
 		return []string{primary.Addr()}, group.Stop, nil
 	})
-	return redisWorld(addrs, sandbox.Prefix(t), redislock.Config{Confirm: 1})
+	w := redisWorld(addrs, sandbox.Prefix(t), redislock.Config{Confirm: 1})
+	w.own = nil // as without confirmation
+	return w
 }
 
 // startCluster is a Cluster; its clients find the nodes by the addresses that these announce, so a wire in between
@@ -379,13 +411,14 @@ func startCluster(t *testing.T) *world {
 		if err != nil {
 			return nil, nil, err
 		}
-		return group.Addrs()[:3], group.Stop, nil
+		return group.Addrs()[:3:3], group.Stop, nil
 	})
 	prefix := sandbox.Prefix(t)
-	return &world{addrs: addrs, wireless: true, open: func(t *testing.T, addrs []string) lock.Backend {
+	return &world{addrs: addrs, wireless: true, open: func(t *testing.T, addrs []string, _ time.Duration) lock.Backend {
 		t.Helper()
 		client := redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: addrs, Protocol: 2, DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true,
+			Addrs: slices.Clone(addrs), Protocol: 2, // the client appends to it
+			DisableIdentity: true, MaxRetries: -1, ContextTimeoutEnabled: true,
 			ClusterStateReloadInterval: time.Second, DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second,
 		})
 		t.Cleanup(func() {
@@ -403,7 +436,7 @@ func startCluster(t *testing.T) *world {
 
 func startReentrant(t *testing.T) *world {
 	prefix := sandbox.Prefix(t)
-	return &world{addrs: []string{sandbox.RedisAddr(t)}, open: func(t *testing.T, addrs []string) lock.Backend {
+	return &world{addrs: []string{sandbox.RedisAddr(t)}, open: func(t *testing.T, addrs []string, _ time.Duration) lock.Backend {
 		t.Helper()
 		backend, err := redislock.NewReentrant(redisClient(t, addrs[0]), redislock.Config{Prefix: prefix})
 		if err != nil {
@@ -418,11 +451,24 @@ func startRedlock(t *testing.T) *world {
 		group, err := sandbox.StartRedisMasters(ctx, 5, sandbox.RedisConfig{})
 		return group.Addrs(), group.Stop, err
 	})
-	return redlockWorld(addrs, sandbox.Prefix(t))
+	w := redlockWorld(addrs, sandbox.Prefix(t))
+	w.own = func(t *testing.T) *world {
+		masters := make([]restarter, 3)
+		addrs := make([]string, len(masters))
+		for i := range masters {
+			server := sandbox.OwnRedis(t, durable)
+			masters[i], addrs[i] = server, server.Addr()
+		}
+		return redlockWorld(addrs, "").restartedBy(masters...)
+	}
+	return w
 }
 
+// durable is a Redis that keeps what it acknowledged.
+var durable = sandbox.RedisConfig{Settings: map[string]string{"appendonly": "yes", "appendfsync": "always"}}
+
 func redlockWorld(addrs []string, prefix string) *world {
-	return &world{addrs: addrs, open: func(t *testing.T, addrs []string) lock.Backend {
+	return &world{addrs: addrs, open: func(t *testing.T, addrs []string, _ time.Duration) lock.Backend {
 		t.Helper()
 		var clients []*redis.Client
 		for _, addr := range addrs {
@@ -444,11 +490,16 @@ func startEtcd(t *testing.T) *world {
 		}
 		return server.Addr(), server.Stop, nil
 	})
-	return etcdWorld(addr, "/"+sandbox.Prefix(t)+"/")
+	w := etcdWorld(addr, "/"+sandbox.Prefix(t)+"/")
+	w.own = func(t *testing.T) *world {
+		server := sandbox.OwnEtcd(t)
+		return etcdWorld(server.Addr(), "").restartedBy(server)
+	}
+	return w
 }
 
 func etcdWorld(addr, prefix string) *world {
-	return &world{addrs: []string{addr}, open: func(t *testing.T, addrs []string) lock.Backend {
+	return &world{addrs: []string{addr}, opaque: true, open: func(t *testing.T, addrs []string, _ time.Duration) lock.Backend {
 		t.Helper()
 		client, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + addrs[0]}, DialTimeout: time.Second, Logger: zap.NewNop()})
 		if err != nil {
@@ -471,16 +522,22 @@ func startZooKeeper(t *testing.T) *world {
 		}
 		return server.Addr(), server.Stop, nil
 	})
-	return zookeeperWorld(addr, "/"+strings.Trim(sandbox.Prefix(t), ":"))
+	w := zookeeperWorld(addr, "/"+strings.Trim(sandbox.Prefix(t), ":"))
+	w.own = func(t *testing.T) *world {
+		server := sandbox.OwnZooKeeper(t)
+		return zookeeperWorld(server.Addr(), "").restartedBy(server)
+	}
+	return w
 }
 
-// zookeeperSession is short, for tests of its end.
-const zookeeperSession = time.Second
+// A ZooKeeper session lasts 2 to 20 ticks, and our servers' tick is 200 ms.
+const shortestSession, longestSession = time.Second, 4 * time.Second
 
 func zookeeperWorld(addr, root string) *world {
-	return &world{addrs: []string{addr}, open: func(t *testing.T, addrs []string) lock.Backend {
+	return &world{addrs: []string{addr}, longest: longestSession, open: func(t *testing.T, addrs []string, ttl time.Duration) lock.Backend {
 		t.Helper()
-		backend, err := zklock.New(addrs, zklock.Config{Root: root, Session: zookeeperSession})
+		session := min(max(ttl, shortestSession), longestSession)
+		backend, err := zklock.New(addrs, zklock.Config{Root: root, Session: session})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,7 +36,7 @@ const (
 // Backend is a lease on etcd.
 type Backend struct {
 	client *clientv3.Client
-	leases etcdserverpb.LeaseClient
+	leases etcdserverpb.LeaseClient // does not send again by itself, unlike the client: a second revoke finds nothing
 	prefix string
 }
 
@@ -46,7 +46,7 @@ func New(client *clientv3.Client, prefix string) *Backend {
 	if prefix == "" {
 		prefix = DefaultPrefix
 	}
-	return &Backend{client: client, leases: clientv3.RetryLeaseClient(client), prefix: prefix}
+	return &Backend{client: client, leases: etcdserverpb.NewLeaseClient(client.ActiveConnection()), prefix: prefix}
 }
 
 // Properties says what the lease promises.
@@ -91,14 +91,8 @@ func (b *Backend) Acquire(ctx context.Context, c lock.Claim) (lock.Grant, error)
 
 // try takes the first place if there is none yet.
 func (b *Backend) try(ctx context.Context, c lock.Claim) (lock.Grant, error) {
-	present, err := read(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
-		return b.client.Get(ctx, b.queue(c.Key), clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
-	})
-	if err != nil {
-		return lock.Grant{}, fmt.Errorf("etcd: %w", err)
-	}
-	if len(present.Kvs) > 0 { // not worth a lease
-		return lock.Grant{}, &lock.HeldError{}
+	if taken, err := b.taken(ctx, c); taken || err != nil {
+		return lock.Grant{}, err
 	}
 	empty := clientv3.Compare(clientv3.CreateRevision(b.queue(c.Key)).WithPrefix(), "=", 0)
 	g, own, _, err := b.put(ctx, c, empty)
@@ -106,13 +100,24 @@ func (b *Backend) try(ctx context.Context, c lock.Claim) (lock.Grant, error) {
 		return lock.Grant{}, err
 	}
 	if own == nil {
-		if err := b.Abandon(ctx, c); err != nil {
-			return lock.Grant{}, fmt.Errorf("etcd: %w: %w: %w", lock.ErrHeld, lock.ErrUnknownOutcome, err)
-		}
-		return lock.Grant{}, &lock.HeldError{}
+		return lock.Grant{}, b.leave(ctx, c, &lock.HeldError{})
 	}
 	g.Token = lock.Token(own.CreateRevision)
 	return g, nil
+}
+
+// taken looks whether a claim that may not wait is worth a lease.
+func (b *Backend) taken(ctx context.Context, c lock.Claim) (bool, error) {
+	first, err := read(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return b.client.Get(ctx, b.queue(c.Key), clientv3.WithFirstCreate()...)
+	})
+	if err != nil {
+		return false, fmt.Errorf("etcd: %w", err)
+	}
+	if len(first.Kvs) == 0 || string(first.Kvs[0].Key) == b.place(c) {
+		return false, nil
+	}
+	return true, &lock.HeldError{}
 }
 
 // enqueue takes the last place and waits until it is the first.
@@ -131,13 +136,24 @@ func (b *Backend) enqueue(ctx context.Context, c lock.Claim) (lock.Grant, error)
 	if err == nil {
 		g, err = b.Renew(ctx, g) // the lease that counts begins now, and is still there
 	}
-	if errors.Is(err, lock.ErrLost) {
+	switch {
+	case err == nil:
+		return g, nil
+	case errors.Is(err, lock.ErrLost):
 		return lock.Grant{}, errExpired
+	default:
+		return lock.Grant{}, b.leave(ctx, c, err)
 	}
-	if err != nil {
-		return lock.Grant{}, fmt.Errorf("etcd: %w: %w", err, lock.ErrUnknownOutcome)
+}
+
+// leave gives up a place in the queue before Acquire returns: when the holder releases, nobody waits there any more.
+func (b *Backend) leave(ctx context.Context, c lock.Claim, why error) error {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestLimit)
+	defer cancel()
+	if err := b.Abandon(bounded, c); err != nil {
+		return fmt.Errorf("%w; %w", why, err)
 	}
-	return g, nil
+	return why
 }
 
 // put grants the etcd lease and, if the condition holds, puts the claim's key on it. It returns that key, nil if it
@@ -297,8 +313,8 @@ func (b *Backend) Renew(ctx context.Context, g lock.Grant) (lock.Grant, error) {
 
 // Release implements [lock.Backend].
 func (b *Backend) Release(ctx context.Context, g lock.Grant) error {
-	_, err := b.client.Revoke(ctx, leaseID(g.Claim))
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+	_, err := b.leases.LeaseRevoke(ctx, &etcdserverpb.LeaseRevokeRequest{ID: int64(leaseID(g.Claim))})
+	if err = rpctypes.Error(err); errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return lock.ErrLost
 	}
 	if err != nil {

@@ -106,7 +106,9 @@ func (b *Backend) Acquire(ctx context.Context, c lock.Claim) (lock.Grant, error)
 	return b.poller.Acquire(ctx, c, lock.Source{Try: b.try, Watch: b.watch})
 }
 
-func (b *Backend) watch(key string) (<-chan struct{}, func()) { return b.watcher.watch(b.names.lock(key)) }
+func (b *Backend) watch(key string) (<-chan struct{}, func()) {
+	return b.watcher.watch(b.names.lock(key))
+}
 
 func (b *Backend) try(ctx context.Context, c lock.Claim) (lock.Grant, error) {
 	sent := time.Now()

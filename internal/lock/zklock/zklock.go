@@ -120,12 +120,15 @@ func (b *Backend) Acquire(ctx context.Context, c lock.Claim) (lock.Grant, error)
 		if errors.Is(err, errExpired) && ctx.Err() == nil {
 			continue
 		}
-		if err == nil || errors.Is(err, lock.ErrHeld) && !errors.Is(err, lock.ErrUnknownOutcome) {
+		if err == nil || errors.Is(err, errClear) {
 			return g, err
 		}
 		return g, fmt.Errorf("zookeeper: %w: %w", err, lock.ErrUnknownOutcome)
 	}
 }
+
+// errClear marks an error after which nothing is left of the claim.
+var errClear = errors.New("nothing is left in the queue")
 
 // enqueue takes the last place and, if the claim may wait, waits until it is the first.
 func (b *Backend) enqueue(ctx context.Context, c lock.Claim) (lock.Grant, error) {
@@ -134,22 +137,15 @@ func (b *Backend) enqueue(ctx context.Context, c lock.Claim) (lock.Grant, error)
 			return lock.Grant{}, err
 		}
 	}
-	node, err := b.create(ctx, c)
+	node, err := b.enter(ctx, c)
 	if err != nil {
 		return lock.Grant{}, err
 	}
 	g := lock.Grant{Claim: c, Hold: c.Owner.Grant}
 	if g.Waited, err = b.wait(ctx, c, node); err != nil {
-		if errors.Is(err, lock.ErrHeld) {
-			return lock.Grant{}, errors.Join(err, b.remove(ctx, node))
-		}
-		return lock.Grant{}, err
+		return lock.Grant{}, b.leave(ctx, node, err)
 	}
-	b.mu.Lock()
-	p := &place{path: node}
-	p.timer = time.AfterFunc(b.session.lasts(), func() { b.expire(p) })
-	b.places[c.Owner.Grant] = p
-	b.mu.Unlock()
+	b.remember(c, node)
 	g, err = b.Renew(ctx, g) // proves that the session lives, and tells the token
 	if errors.Is(err, lock.ErrLost) {
 		b.forget(c)
@@ -158,13 +154,45 @@ func (b *Backend) enqueue(ctx context.Context, c lock.Claim) (lock.Grant, error)
 	return g, err
 }
 
+// leave gives up a place in the queue before Acquire returns: when the holder releases, nobody waits there any more.
+func (b *Backend) leave(ctx context.Context, node string, why error) error {
+	if errors.Is(why, errExpired) {
+		return why
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := b.remove(bounded, node); err != nil {
+		return fmt.Errorf("%w; %w", why, err)
+	}
+	return fmt.Errorf("%w; %w", why, errClear)
+}
+
+// enter takes the last place, or finds the one that the claim has.
+func (b *Backend) enter(ctx context.Context, c lock.Claim) (string, error) {
+	if p := b.place(c); p != nil {
+		return p.path, nil
+	}
+	return b.create(ctx, c)
+}
+
+// remember notes the place of a grant, and removes it when the lease ends.
+func (b *Backend) remember(c lock.Claim, node string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.places[c.Owner.Grant] == nil {
+		p := &place{path: node}
+		p.timer = time.AfterFunc(b.session.lasts(), func() { b.expire(p) })
+		b.places[c.Owner.Grant] = p
+	}
+}
+
 // taken looks whether a claim that may not wait has any chance.
 func (b *Backend) taken(ctx context.Context, c lock.Claim) (bool, error) {
 	names, err := b.queued(ctx, c.Key)
 	if err != nil || len(names) == 0 || slices.ContainsFunc(names, mine(c)) {
 		return false, err
 	}
-	return true, &lock.HeldError{}
+	return true, fmt.Errorf("%w; %w", &lock.HeldError{}, errClear)
 }
 
 // queued lists the names in the queue of a key, asking again when the connection breaks.
