@@ -75,13 +75,12 @@ func (c *devCommand) Run(ctx context.Context, s streams) error {
 		return err
 	}
 	cfg.Addr, cfg.AdminAddr, cfg.AccessLog = c.Addr, c.AdminAddr, c.AccessLog
-	var failed error
-	err = serve(ctx, cfg, logs, func(at addresses) {
-		if failed = seed(ctx, at.api, token); failed == nil {
-			failed = c.welcome(s, at, token, logs.Name(), postgres.URL(devDatabase), redis.Addr())
+	return serve(ctx, cfg, logs, func(at addresses) error {
+		if err := seed(ctx, at.api, token); err != nil {
+			return err
 		}
+		return c.welcome(s, at, token, logs.Name(), postgres.URL(devDatabase), redis.Addr())
 	})
-	return errors.Join(err, failed)
 }
 
 // stopServer ends a private server within bounds; what it does not get done, the next start recovers.
@@ -162,7 +161,7 @@ func seed(ctx context.Context, addr, token string) error {
 			return fmt.Errorf("seed %s: %w", item.sku, err)
 		}
 		received := map[string]any{"kind": "receive", "delta": item.onHand, "reason": "first stock"}
-		if err := api.post(ctx, path+"/adjustments", "seed "+item.sku, received); err != nil {
+		if err := api.post(ctx, path+"/adjustments", "seed:"+item.sku, received); err != nil {
 			return fmt.Errorf("seed %s: %w", item.sku, err)
 		}
 	}

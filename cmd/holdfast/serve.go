@@ -30,7 +30,7 @@ type serveCommand struct {
 
 // Run serves until it is told to stop.
 func (c *serveCommand) Run(ctx context.Context, s streams) error {
-	return serve(ctx, &c.Config, s.err, func(addresses) {})
+	return serve(ctx, &c.Config, s.err, func(addresses) error { return nil })
 }
 
 // addresses are where a started service listens.
@@ -48,8 +48,8 @@ type service struct {
 }
 
 // serve runs the service until ctx ends, then drains it: readiness off, requests under way finished, stores
-// closed. started is called once it listens.
-func serve(ctx context.Context, cfg *config, logTo io.Writer, started func(addresses)) error {
+// closed. started is called once it listens; its error ends the service.
+func serve(ctx context.Context, cfg *config, logTo io.Writer, started func(addresses) error) error {
 	if err := cfg.check(); err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (s *service) unsafe(store string, broken []string) error {
 }
 
 // run listens until ctx ends, then drains.
-func (s *service) run(ctx context.Context, started func(addresses)) error {
+func (s *service) run(ctx context.Context, started func(addresses) error) error {
 	var listen net.ListenConfig
 	public, err := listen.Listen(ctx, "tcp", s.cfg.Addr)
 	if err != nil {
@@ -185,11 +185,15 @@ func (s *service) run(ctx context.Context, started func(addresses)) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("HOLDFAST_ADMIN_ADDR: %w", err), public.Close())
 	}
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	go func() { failed <- s.http.Serve(public) }()
 	go func() { failed <- s.admin.Serve(private) }()
 	s.log.Info("serving", "addr", public.Addr().String(), "admin_addr", private.Addr().String())
-	started(addresses{public.Addr().String(), private.Addr().String()})
+	go func() {
+		if err := started(addresses{public.Addr().String(), private.Addr().String()}); err != nil {
+			failed <- err
+		}
+	}()
 
 	select {
 	case err := <-failed:
