@@ -45,7 +45,9 @@ func start(args []string) int {
 	}
 	cfg, err := parse(args[1:])
 	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(os.Stdout, usage)
+		if _, err := fmt.Print(usage); err != nil {
+			return 1
+		}
 		return 0
 	}
 	if err != nil {

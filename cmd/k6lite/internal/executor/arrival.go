@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-stock/holdfast/cmd/k6lite/internal/metric"
+	"github.com/holdfast-stock/holdfast/cmd/k6lite/internal/schedule"
 	"github.com/holdfast-stock/holdfast/cmd/k6lite/internal/vm"
 )
 
@@ -39,11 +40,11 @@ func (r *Runner) arrive(ctx context.Context) {
 	}
 	var late metric.Histogram
 	var planned, dropped int64
-	p := newPace(&r.plan)
+	p := schedule.NewPace(&r.plan)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ; ; planned++ {
-		at, ok := p.start(planned)
+		at, ok := p.Start(planned)
 		if !ok {
 			break
 		}

@@ -5,35 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-stock/holdfast/cmd/k6lite/internal/option"
+	"github.com/holdfast-stock/holdfast/cmd/k6lite/internal/schedule"
 	"github.com/holdfast-stock/holdfast/cmd/k6lite/internal/vm"
 )
-
-// step says how many virtual users run from a point in time on.
-type step struct {
-	at    time.Duration
-	count int
-}
-
-// steps turns stages into the steps of a linear ramp: within a stage the n-th of d changes comes after n/d of its time.
-func steps(start int, stages []option.Stage) []step {
-	all := []step{{0, start}}
-	var began time.Duration
-	count := start
-	for _, stage := range stages {
-		changes, way := stage.Target-count, 1
-		if changes < 0 {
-			changes, way = -changes, -1
-		}
-		for n := 1; n <= changes; n++ {
-			at := began + time.Duration(float64(stage.Duration)*float64(n)/float64(changes))
-			count += way
-			all = append(all, step{at, count})
-		}
-		began += stage.Duration
-	}
-	return all
-}
 
 // rampVUs runs ramping-vus: each virtual user loops while the ramp wants it.
 func (r *Runner) rampVUs(ctx context.Context) {
@@ -45,14 +19,14 @@ func (r *Runner) rampVUs(ctx context.Context) {
 		wg.Go(func() { slots[i].loop(over, r) })
 	}
 	running := 0
-	for _, s := range steps(r.plan.StartVUs, r.plan.Stages) {
-		if !sleepUntil(ctx, r.work.Started.Add(s.at)) {
+	for _, s := range schedule.Steps(r.plan.StartVUs, r.plan.Stages) {
+		if !sleepUntil(ctx, r.work.Started.Add(s.At)) {
 			break
 		}
-		for ; running < s.count; running++ {
+		for ; running < s.Count; running++ {
 			slots[running].want()
 		}
-		for ; running > s.count; running-- {
+		for ; running > s.Count; running-- {
 			slots[running-1].unwant(r.plan.GracefulRampDown)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -66,7 +66,7 @@ func TestRequestArrivesAsItWasGiven(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		fmt.Fprintf(w, "%s %s %q %q %q %d %s", r.Method, r.URL, r.Host, r.Header["X-A"], r.UserAgent(), r.ContentLength, body)
+		_, _ = fmt.Fprintf(w, "%s %s %q %q %q %d %s", r.Method, r.URL, r.Host, r.Header["X-A"], r.UserAgent(), r.ContentLength, body)
 	})
 	c := newClient(t, httpclient.Config{UserAgent: "tester"})
 	req := post(t, s.URL+"/p/a%2Fb?x=1&y=%20", "hello", httpclient.Field{Name: "X-A", Value: "1"}, httpclient.Field{Name: "Host", Value: "elsewhere"})
@@ -153,7 +153,9 @@ func TestTimeoutAndRefusalHaveTheirDocumentedCodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed.Close()
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
 	if a := c.Send(get(t, "http://"+closed.Addr().String())); httpclient.Code(a.Err) != 1212 {
 		t.Errorf("refused: got %v, code %d", a.Err, httpclient.Code(a.Err))
 	}
@@ -167,7 +169,7 @@ func TestTLSErrorsHaveTheirDocumentedCodes(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Proto)
 	}))
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	s.StartTLS()
 	defer s.Close()
 	if a := newClient(t, httpclient.Config{}).Send(get(t, s.URL)); httpclient.Code(a.Err) != 1310 {
@@ -200,7 +202,9 @@ func raw(t *testing.T, connection func(n int, c net.Conn, read *bufio.Reader)) s
 		}
 	})
 	t.Cleanup(func() {
-		l.Close()
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
 		wg.Wait()
 	})
 	return "http://" + l.Addr().String()
@@ -253,12 +257,11 @@ func TestOnlySafeRequestsAreRepeatedOnALostConnection(t *testing.T) {
 
 func TestConnectionTheServerClosedWhileIdleIsNotUsed(t *testing.T) {
 	t.Parallel()
-	closed := make(chan struct{}, 1)
+	closed := make(chan error, 1)
 	url := raw(t, func(n int, c net.Conn, read *bufio.Reader) {
 		if n == 0 {
 			answer(c, read)
-			c.Close()
-			closed <- struct{}{}
+			closed <- c.Close()
 			return
 		}
 		for answer(c, read) {
@@ -268,8 +271,10 @@ func TestConnectionTheServerClosedWhileIdleIsNotUsed(t *testing.T) {
 	if a := client.Send(get(t, url)); a.Err != nil {
 		t.Fatal(a.Err)
 	}
-	<-closed
-	time.Sleep(20 * time.Millisecond) // older than what the client trusts blindly; the close is in the kernel by now
+	if err := <-closed; err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(20 * time.Millisecond) // so that the connection is older than what the client trusts blindly
 	if a := client.Send(post(t, url, "not to be repeated")); a.Err != nil {
 		t.Errorf("a POST met the dead connection: %v", a.Err)
 	}
@@ -310,7 +315,7 @@ func TestGzipIsUndone(t *testing.T) {
 		w.Header().Set("Content-Encoding", "gzip")
 		z := gzip.NewWriter(w)
 		_, _ = io.WriteString(z, strings.Repeat("stock ", 1000)+r.Header.Get("Accept-Encoding"))
-		z.Close()
+		_ = z.Close()
 	})
 	a := newClient(t, httpclient.Config{}).Send(get(t, s.URL))
 	if a.Err != nil || string(a.Body) != strings.Repeat("stock ", 1000) {
@@ -370,10 +375,10 @@ func TestCutEndsRequestsAtOnceUntilResume(t *testing.T) {
 func TestTimingsAddUp(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		time.Sleep(60 * time.Millisecond)
+		<-time.After(60 * time.Millisecond)
 		_, _ = io.WriteString(w, "a")
 		w.(http.Flusher).Flush()
-		time.Sleep(40 * time.Millisecond)
+		<-time.After(40 * time.Millisecond)
 		_, _ = io.WriteString(w, "b")
 	})
 	c := newClient(t, httpclient.Config{})

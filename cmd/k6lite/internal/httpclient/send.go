@@ -87,7 +87,7 @@ func (c *Client) Send(req *Request) *Answer {
 			a.Sent, a.Timings = 0, Timings{}
 			continue
 		}
-		a.Err = c.readable(err, deadline)
+		a.Err = c.readable(err)
 		return a
 	}
 }
@@ -125,7 +125,8 @@ func (a *Answer) read(cn *conn, req *Request) error {
 	var res *http.Response
 	for interim := 0; ; interim++ {
 		var err error
-		if res, err = http.ReadResponse(cn.reader, like); err != nil {
+		res, err = http.ReadResponse(cn.reader, like) //nolint:bodyclose // the connection is the client's own to close
+		if err != nil {
 			return err
 		}
 		if res.StatusCode >= 200 {
@@ -244,8 +245,8 @@ func (req *Request) write(b []byte, userAgent string) []byte {
 	return append(b, req.Body...)
 }
 
-// readable turns the error of a deadline that Cut or the timeout set into what it means.
-func (c *Client) readable(err error, deadline time.Time) error {
+// readable turns the error of a deadline, which Cut or the timeout has set, into what it means.
+func (c *Client) readable(err error) error {
 	if !isTimeout(err) {
 		return err
 	}
@@ -259,7 +260,8 @@ func (c *Client) readable(err error, deadline time.Time) error {
 
 // Redirect returns the request that follows an answer which points elsewhere, nil when it does not.
 func Redirect(req *Request, a *Answer) (*Request, error) {
-	if a.Err != nil || a.Header.Get("Location") == "" {
+	location := a.Header.Get("Location")
+	if location == "" {
 		return nil, nil
 	}
 	next := *req
@@ -275,7 +277,7 @@ func Redirect(req *Request, a *Answer) (*Request, error) {
 	default:
 		return nil, nil
 	}
-	to, err := req.URL.Parse(a.Header.Get("Location"))
+	to, err := req.URL.Parse(location)
 	if err != nil {
 		return nil, errors.Join(ErrURL, err)
 	}

@@ -91,9 +91,9 @@ func (s *scale) merge(other *scale) {
 // last value answers with the last.
 func (h *Histogram) At(rank uint64) float64 {
 	v, seen := 0.0, uint64(0)
-	for i := len(h.neg.pages) - 1; i >= 0; i-- {
-		for j := subs - 1; j >= 0 && h.neg.pages[i] != nil; j-- {
-			if n := h.neg.pages[i][j]; n > 0 {
+	for i, p := range slices.Backward(h.neg.pages) {
+		for j := subs - 1; j >= 0 && p != nil; j-- {
+			if n := p[j]; n > 0 {
 				v = -middle(h.neg.base+i, j)
 				if seen += n; rank < seen {
 					return v

@@ -3,6 +3,7 @@ package metric
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,12 +47,10 @@ func ParseThreshold(source string, kind Kind) (*Threshold, error) {
 		}
 		return t, nil
 	}
-	for _, known := range statsOf[kind] {
-		if t.stat == known {
-			return t, nil
-		}
+	if !slices.Contains(statsOf[kind], t.stat) {
+		return nil, fmt.Errorf("threshold %q: a %s has no %s", source, kind, t.stat)
 	}
-	return nil, fmt.Errorf("threshold %q: a %s has no %s", source, kind, t.stat)
+	return t, nil
 }
 
 // Verdict is the outcome of one threshold.

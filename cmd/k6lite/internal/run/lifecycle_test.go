@@ -1,13 +1,18 @@
 package run_test
 
 import (
+	"bytes"
 	"context"
+	"io"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-stock/holdfast/cmd/k6lite/internal/option"
+	"github.com/holdfast-stock/holdfast/cmd/k6lite/internal/run"
 )
 
 func TestSetupHandsItsDataToAll(t *testing.T) {
@@ -277,5 +282,27 @@ func TestMinIterationDuration(t *testing.T) {
 	r.wantCode(t, 0)
 	if r.took < 600*time.Millisecond {
 		t.Errorf("three iterations of at least 200 ms took %s", r.took)
+	}
+}
+
+func TestProgressIsShownOnATerminalOnly(t *testing.T) {
+	t.Parallel()
+	script := filepath.Join(t.TempDir(), "script.js")
+	text := `export const options = { iterations: 2 }; export default function () {} export function handleSummary() { return {}; }`
+	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ terminal, quiet, progress, introduction bool }{
+		{terminal: true, progress: true, introduction: true},
+		{introduction: true},
+		{terminal: true, quiet: true},
+	} {
+		var stderr bytes.Buffer
+		code := run.Run(context.Background(), run.Config{
+			Script: script, Env: map[string]string{}, Quiet: c.quiet, Stdout: io.Discard, Stderr: &stderr, StderrTerminal: c.terminal,
+		})
+		if code != 0 || contains(stderr.String(), "running (") != c.progress || contains(stderr.String(), "2 iterations shared") != c.introduction {
+			t.Errorf("%+v: exit code %d\n%s", c, code, stderr.String())
+		}
 	}
 }

@@ -59,15 +59,15 @@ func (r *run) handleSummary(ctx context.Context, in summary.Input) (bool, error)
 	return true, err
 }
 
-// write puts one output of handleSummary() where its name says.
+// write puts one output of handleSummary() where its name says; a report is for everyone to read.
 func (r *run) write(name string, content []byte) error {
 	to := map[string]io.Writer{"stdout": r.cfg.Stdout, "stderr": r.cfg.Stderr}[name]
 	if to != nil {
 		_, err := to.Write(content)
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil { //nolint:gosec // a report, for everyone to read
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(name, content, 0o644) //nolint:gosec // as above
+	return os.WriteFile(name, content, 0o644)
 }

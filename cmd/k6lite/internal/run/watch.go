@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-stock/holdfast/cmd/k6lite/internal/metric"
@@ -86,11 +87,12 @@ func (r *run) announce() {
 // progress rewrites one line of the terminal.
 func (r *run) progress() {
 	state := r.host.State
-	line := fmt.Sprintf("running (%s), %d/%d VUs, %d complete and %d interrupted iterations",
+	var line strings.Builder
+	fmt.Fprintf(&line, "running (%s), %d/%d VUs, %d complete and %d interrupted iterations",
 		time.Since(state.Started).Round(time.Second), state.Active.Load(), state.Initialized.Load(),
 		state.Completed.Load(), state.Interrupted.Load())
 	for i, runner := range r.runners {
-		line += fmt.Sprintf("  %s %.0f%%", r.host.Options.Scenarios[i].Name, 100*runner.Progress())
+		fmt.Fprintf(&line, "  %s %.0f%%", r.host.Options.Scenarios[i].Name, 100*runner.Progress())
 	}
-	_, _ = fmt.Fprintf(r.cfg.Stderr, "\r\x1b[K%s", line)
+	_, _ = fmt.Fprintf(r.cfg.Stderr, "\r\x1b[K%s", line.String())
 }

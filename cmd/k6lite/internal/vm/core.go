@@ -160,7 +160,7 @@ func (vu *VU) sleep(call sobek.FunctionCall) sobek.Value {
 }
 
 func (vu *VU) randomSeed(call sobek.FunctionCall) sobek.Value {
-	source := rand.New(rand.NewPCG(uint64(call.Argument(0).ToInteger()), 0)) //nolint:gosec // reproducible on purpose
+	source := rand.New(rand.NewPCG(uint64(call.Argument(0).ToInteger()), 0)) // reproducible on purpose
 	vu.rt.SetRandSource(source.Float64)
 	return sobek.Undefined()
 }

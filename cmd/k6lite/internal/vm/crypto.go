@@ -2,9 +2,9 @@ package vm
 
 import (
 	"crypto/hmac"
-	"crypto/md5" //nolint:gosec // documented k6 functions; scripts use them for keys and names, not for secrets
+	"crypto/md5"
 	"crypto/rand"
-	"crypto/sha1" //nolint:gosec // as above
+	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"

@@ -96,7 +96,7 @@ func (x *exchange) follow(client *httpclient.Client) {
 	for request := x.request; request != nil; {
 		answer := client.Send(request)
 		x.hops = append(x.hops, hop{request, answer})
-		if x.redirects == 0 {
+		if answer.Err != nil || x.redirects == 0 {
 			return
 		}
 		next, err := httpclient.Redirect(request, answer)

@@ -115,12 +115,7 @@ func (r *response) Set(key string, v sobek.Value) bool {
 
 // Has says whether a property exists.
 func (r *response) Has(key string) bool {
-	for _, known := range r.Keys() {
-		if known == key {
-			return true
-		}
-	}
-	return key == "json"
+	return key == "json" || r.made[key] != nil || slices.Contains(responseKeys, key)
 }
 
 // Delete removes a property of the script.

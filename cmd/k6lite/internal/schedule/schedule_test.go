@@ -1,4 +1,4 @@
-package executor
+package schedule_test
 
 import (
 	"math"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-stock/holdfast/cmd/k6lite/internal/option"
+	"github.com/holdfast-stock/holdfast/cmd/k6lite/internal/schedule"
 )
 
 // starts lists all start times of a plan in seconds.
@@ -13,10 +14,10 @@ func starts(plan option.Scenario) []float64 {
 	if plan.TimeUnit == 0 {
 		plan.TimeUnit = time.Second
 	}
-	p := newPace(&plan)
+	p := schedule.NewPace(&plan)
 	var all []float64
 	for n := int64(0); ; n++ {
-		at, ok := p.start(n)
+		at, ok := p.Start(n)
 		if !ok {
 			return all
 		}
@@ -114,21 +115,21 @@ func TestDocumentedExampleOfARampingRate(t *testing.T) {
 func TestStepsOfARampAreLinear(t *testing.T) {
 	t.Parallel()
 	// The documented example: 0 to 10 in 20 s, 10 to 0 in 10 s.
-	got := steps(0, []option.Stage{{Duration: 20 * time.Second, Target: 10}, {Duration: 10 * time.Second, Target: 0}})
+	got := schedule.Steps(0, []option.Stage{{Duration: 20 * time.Second, Target: 10}, {Duration: 10 * time.Second, Target: 0}})
 	if len(got) != 21 {
 		t.Fatalf("got %d steps", len(got))
 	}
 	for i, s := range got {
-		want := step{time.Duration(2*i) * time.Second, i}
+		want := schedule.Step{time.Duration(2*i) * time.Second, i}
 		if i > 10 {
-			want = step{time.Duration(20+i-10) * time.Second, 20 - i}
+			want = schedule.Step{time.Duration(20+i-10) * time.Second, 20 - i}
 		}
 		if s != want {
 			t.Errorf("step %d: got %+v, want %+v", i, s, want)
 		}
 	}
-	flat := steps(3, []option.Stage{{Duration: time.Second, Target: 3}, {Duration: 0, Target: 5}})
-	want := []step{{0, 3}, {time.Second, 4}, {time.Second, 5}}
+	flat := schedule.Steps(3, []option.Stage{{Duration: time.Second, Target: 3}, {Duration: 0, Target: 5}})
+	want := []schedule.Step{{0, 3}, {time.Second, 4}, {time.Second, 5}}
 	if len(flat) != 3 || flat[0] != want[0] || flat[1] != want[1] || flat[2] != want[2] {
 		t.Errorf("got %+v, want %+v", flat, want)
 	}

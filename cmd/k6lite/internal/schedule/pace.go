@@ -1,4 +1,4 @@
-package executor
+package schedule
 
 import (
 	"math"
@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-stock/holdfast/cmd/k6lite/internal/option"
 )
 
-// pace says when each iteration of an arrival-rate scenario begins.
-type pace struct {
+// Pace says when each iteration of an arrival-rate scenario begins.
+type Pace struct {
 	legs  []leg
 	at    int     // leg of the iteration asked for last
 	begun float64 // iterations that begin before that leg
@@ -23,14 +23,14 @@ type leg struct {
 // iterations is how many iterations the leg begins, as a real number: the area under its rate.
 func (l leg) iterations() float64 { return (l.from + l.to) / 2 * l.lasts.Seconds() }
 
-// newPace lays out the legs of a scenario.
-func newPace(plan *option.Scenario) *pace {
+// NewPace lays out the legs of a scenario.
+func NewPace(plan *option.Scenario) *Pace {
 	perSecond := func(n int) float64 { return float64(n) / plan.TimeUnit.Seconds() }
 	if plan.Executor == option.ConstantArrivalRate {
 		rate := perSecond(plan.Rate)
-		return &pace{legs: []leg{{0, plan.Duration, rate, rate}}}
+		return &Pace{legs: []leg{{0, plan.Duration, rate, rate}}}
 	}
-	p := new(pace)
+	p := new(Pace)
 	var starts time.Duration
 	rate := perSecond(plan.Rate)
 	for _, stage := range plan.Stages {
@@ -41,10 +41,10 @@ func newPace(plan *option.Scenario) *pace {
 	return p
 }
 
-// start returns when the n-th iteration begins, counted from 0 and from the start of the scenario; false when the plan
+// Start returns when the n-th iteration begins, counted from 0 and from the start of the scenario; false when the plan
 // has no n-th. Calls must not go backwards. The n-th begins as soon as the area under the rate exceeds n, so a
 // constant rate begins its first at once and the following evenly.
-func (p *pace) start(n int64) (time.Duration, bool) {
+func (p *Pace) Start(n int64) (time.Duration, bool) {
 	const rounding = 1e-6 // of an iteration: 30 a second for 30 s are 900, not 901
 	for ; p.at < len(p.legs); p.at++ {
 		l := p.legs[p.at]
