@@ -65,7 +65,7 @@ func New(svc *inventory.Service, cfg Config) *API {
 		maxPerClient: int64(positive(cfg.MaxPerClient, DefaultMaxPerClient)),
 	}
 	a.calls.New = func() any { return new(call) }
-	a.mount(newMetrics(cfg.Metrics, &a.inFlight, a.problems))
+	a.mount(newMetrics(cfg.Metrics, &a.inFlight, a.problems), operations{a})
 	return a
 }
 

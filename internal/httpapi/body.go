@@ -68,12 +68,9 @@ func (b *body) parse(read func(*body)) error {
 
 // end makes sure that nothing comes after the document.
 func (b *body) end() {
-	_, err := b.dec.ReadToken()
-	switch {
-	case err == io.EOF: // the decoder returns it as it is
-	case err == nil:
+	if _, err := b.dec.ReadToken(); err == nil {
 		b.err = malformed("", "something comes after the JSON value")
-	default:
+	} else if !errors.Is(err, io.EOF) {
 		b.stop(err)
 	}
 }

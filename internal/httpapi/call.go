@@ -106,7 +106,7 @@ func (c *call) logLine(took time.Duration) {
 	case c.status >= 500:
 		level = slog.LevelWarn
 	}
-	log := c.api.log
+	log := c.route.log
 	if !log.Enabled(context.Background(), level) {
 		return
 	}
@@ -114,14 +114,13 @@ func (c *call) logLine(took time.Duration) {
 	if c.client != nil {
 		name = c.client.Name
 	}
-	attrs := [7]slog.Attr{
-		slog.String("route", c.route.name),
+	attrs := [6]slog.Attr{
 		slog.Int("status", c.status),
 		slog.Int64("duration_us", took.Microseconds()),
 		slog.String("client", name),
 		slog.String("request_id", c.id),
 	}
-	n := 5
+	n := 4
 	if c.kind != "" {
 		attrs[n] = slog.String("problem", c.kind)
 		n++
@@ -335,14 +334,13 @@ func (c *call) refuse(err error) *problem {
 	if p.seconds > 0 {
 		h.Set("Retry-After", strconv.Itoa(p.seconds))
 	}
-	var precondition *stock.PreconditionError
-	if errors.As(err, &precondition) {
+	if precondition, ok := errors.AsType[*stock.PreconditionError](err); ok {
 		h.Set("ETag", etagOf(precondition.Levels.Version))
 	}
-	switch p.cause {
-	case errUnauthenticated:
+	switch p.status {
+	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", `Bearer realm="holdfast"`)
-	case errForbidden:
+	case http.StatusForbidden:
 		h.Set("WWW-Authenticate", `Bearer realm="holdfast", error="insufficient_scope"`)
 	}
 	c.answer(p.status, contentProblem, appendProblem(c.out[:0], p, c.id, c.short, err))

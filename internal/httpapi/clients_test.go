@@ -70,11 +70,10 @@ func TestTokensAreReadAgainWhenTheFileChanges(t *testing.T) {
 	}
 	logged := func(text string) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), text); {
+		for deadline := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), text); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%q was never logged:\n%s", text, log)
 			}
-			time.Sleep(time.Millisecond)
 		}
 	}
 	next := append(tokens(), httpapi.Token{Name: "shop", SHA256: httpapi.HashToken("next"), Scopes: []httpapi.Scope{httpapi.ScopeStockRead}})

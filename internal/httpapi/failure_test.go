@@ -112,7 +112,7 @@ func (w *world) begin(t *testing.T, token, order string) *upload {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { conn.Close() })
+	t.Cleanup(func() { _ = conn.Close() })
 	body := `{"order_id":"` + order + `","lines":[{"sku":"kettle","quantity":1}]}`
 	_, err = fmt.Fprintf(conn, "POST /v1/deductions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nIdempotency-Key: %s\r\n"+
 		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", token, order, len(body), body[:len(body)-1])
@@ -140,11 +140,10 @@ func (u *upload) end(t *testing.T) int {
 func (w *world) underWay(t *testing.T, n string) {
 	t.Helper()
 	line := "holdfast_http_requests_in_flight " + n + "\n"
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(w.scrape(t), line); {
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(w.scrape(t), line); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never %s requests under way", n)
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -183,7 +182,9 @@ func TestClientHangsUp(t *testing.T) {
 	w.stockUp(t, "kettle", 10)
 	u := w.begin(t, shop, "1")
 	w.underWay(t, "1")
-	u.conn.Close()
+	if err := u.conn.Close(); err != nil {
+		t.Fatal(err)
+	}
 	w.underWay(t, "0")
 	if log := w.log.String(); strings.Contains(log, `"status":5`) {
 		t.Errorf("a client that hung up is logged as a fault:\n%s", log)

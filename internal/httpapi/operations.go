@@ -42,27 +42,39 @@ func badParameter(w http.ResponseWriter, r *http.Request, err error) {
 func (o operations) CreateDeduction(w http.ResponseWriter, _ *http.Request, p openapi.CreateDeductionParams) {
 	c := callOf(w)
 	c.run(func() error {
-		var req stock.DeductRequest
-		var err error
-		if req.Keyed, err = c.keyed(p.IdempotencyKey); err != nil {
-			return err
-		}
-		if err := c.read(func(b *body) { b.deduct(&req) }); err != nil {
-			return err
-		}
-		for i := range req.Lines {
-			if err := c.mayUse(req.Lines[i].Item.Location); err != nil {
-				return err
-			}
-		}
-		out, err := o.stock.Deduct(c.ctx, &req)
+		req, err := c.deductRequest(p.IdempotencyKey)
 		if err != nil {
 			return err
 		}
-		c.Header()["Location"] = []string{"/v1/deductions/" + out.Deduction.ID.String()}
-		c.outcome(http.StatusCreated, out)
+		out, err := o.stock.Deduct(c.ctx, req)
+		if err != nil {
+			return err
+		}
+		c.deducted(out)
 		return nil
 	})
+}
+
+func (c *call) deductRequest(key string) (*stock.DeductRequest, error) {
+	req := new(stock.DeductRequest)
+	var err error
+	if req.Keyed, err = c.keyed(key); err != nil {
+		return nil, err
+	}
+	if err := c.read(func(b *body) { b.deduct(req) }); err != nil {
+		return nil, err
+	}
+	for i := range req.Lines {
+		if err := c.mayUse(req.Lines[i].Item.Location); err != nil {
+			return nil, err
+		}
+	}
+	return req, nil
+}
+
+func (c *call) deducted(out *stock.Outcome) {
+	c.Header()["Location"] = []string{"/v1/deductions/" + out.Deduction.ID.String()}
+	c.outcome(http.StatusCreated, out)
 }
 
 func (o operations) GetDeduction(w http.ResponseWriter, _ *http.Request, id openapi.DeductionId) {

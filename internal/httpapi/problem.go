@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
@@ -47,136 +48,79 @@ type problem struct {
 	cause   error  // compared with [errors.Is]
 	name    string // of its type, and the label in logs and metrics
 	status  int
-	title   string
-	detail  string // when the error itself carries nothing to say
 	outcome string
 	retry   string
 	seconds int // of Retry-After; 0: no such header
+	title   string
+	detail  string // for errors that carry nothing particular; empty: the title says it all
 }
 
-// problems is the one error table. The first row that matches counts; the last matches everything. The
+// problems is the one error table. The first row that matches counts; the last stands for everything else. The
 // refusals a busy service gives most come first.
 func problems() []problem {
 	return []problem{
-		{
-			stock.ErrInsufficientStock, "insufficient-stock", http.StatusConflict, "Not enough stock",
-			"Some lines ask for more than is available.", outcomeNone, retrySameKey, 0,
-		},
-		{
-			stock.ErrOverloaded, "overloaded", http.StatusServiceUnavailable, "Too much work is waiting",
-			"Nothing was done. Send the same request again later.", outcomeNone, retryAfter, 1,
-		},
-		{
-			errRateLimited, "rate-limited", http.StatusTooManyRequests, "Too many requests under way",
-			"This client has as many requests under way as it may have.", outcomeNone, retryAfter, 1,
-		},
-		{
-			stock.ErrUnknownItem, "unknown-item", http.StatusUnprocessableEntity, "An item does not exist",
-			"Some lines name an item that does not exist.", outcomeNone, retrySameKey, 0,
-		},
-		{
-			stock.ErrOrderAlreadyDeducted, "order-already-deducted", http.StatusConflict,
-			"The order has a live deduction already",
-			"Another key took or holds stock for this order and part.", outcomeNone, retryNever, 0,
-		},
-		{
-			stock.ErrKeyReused, "idempotency-key-reused", http.StatusUnprocessableEntity,
-			"The key belongs to a different request",
-			"This idempotency key was used for a request with other input.", outcomeNone, retryNewKey, 0,
-		},
-		{
-			stock.ErrKeyVoided, "idempotency-key-voided", http.StatusConflict, "The key was voided",
-			"Nothing will ever be done under this idempotency key.", outcomeNone, retryNewKey, 0,
-		},
-		{
-			stock.ErrRequestInProgress, "request-in-progress", http.StatusConflict,
-			"A request with this key is in progress",
-			"Send the same request again to learn how it ended.", outcomeUnknown, retryAfter, 1,
-		},
-		{
-			stock.ErrHoldExpired, "hold-expired", http.StatusConflict, "The hold has expired",
-			"Its units are available to others again.", outcomeNone, retryNever, 0,
-		},
-		{
-			stock.ErrWrongState, "wrong-state", http.StatusConflict, "The deduction's state does not allow this",
-			"", outcomeNone, retryNever, 0,
-		},
-		{
-			stock.ErrReturnExceeds, "return-exceeds-deducted", http.StatusConflict, "More than there is",
-			"Some lines name more than the deduction has left of them.", outcomeNone, retryNever, 0,
-		},
-		{
-			stock.ErrNotFound, "not-found", http.StatusNotFound, "Not found",
-			"There is nothing under this name.", outcomeNone, retryNever, 0,
-		},
-		{
-			stock.ErrInvalidField, "invalid-field", http.StatusUnprocessableEntity, "A value is not allowed",
-			"", outcomeNone, retryNever, 0,
-		},
-		{
-			stock.ErrPreconditionFailed, "precondition-failed", http.StatusPreconditionFailed,
-			"The item is not as expected",
-			"Something changed it. Look at the current figures, then decide anew.", outcomeNone, retryNever, 0,
-		},
-		{
-			stock.ErrPreconditionRequired, "precondition-required", http.StatusPreconditionRequired,
-			"A precondition is needed",
-			"Setting a figure needs If-Match or expected_on_hand.", outcomeNone, retryNever, 0,
-		},
-		{
-			stock.ErrLedgerUnavailable, "ledger-unavailable", http.StatusServiceUnavailable,
-			"The ledger is out of reach",
-			"Nothing was done. Send the same request again later.", outcomeNone, retryAfter, 1,
-		},
-		{
-			stock.ErrUnknownOutcome, "outcome-unknown", http.StatusServiceUnavailable, "The outcome is unknown",
-			"Send the same request with the same key to learn what happened.", outcomeUnknown, retrySameKey, 1,
-		},
-		{errMalformed, "malformed-request", http.StatusBadRequest, "The request cannot be read", "", outcomeNone, retryNever, 0},
-		{
-			errKeyMissing, "idempotency-key-missing", http.StatusBadRequest, "An idempotency key is needed",
-			"Send an Idempotency-Key header with a value of your own for each request that is to be done once.",
-			outcomeNone, retryNever, 0,
-		},
-		{errDuplicateHeader, "duplicate-header", http.StatusBadRequest, "A header is there twice", "", outcomeNone, retryNever, 0},
-		{
-			errUnauthenticated, "unauthenticated", http.StatusUnauthorized, "No valid token",
-			"Send Authorization: Bearer with a token of this service.", outcomeNone, retryNever, 0,
-		},
-		{errForbidden, "forbidden", http.StatusForbidden, "The token does not allow this", "", outcomeNone, retryNever, 0},
-		{
-			errNoRoute, "not-found", http.StatusNotFound, "Not found",
-			"There is no such path. A SKU is one segment: encode its slashes as %2F.", outcomeNone, retryNever, 0,
-		},
-		{
-			errMethodNotAllowed, "method-not-allowed", http.StatusMethodNotAllowed, "The path does not have this method",
-			"The Allow header lists those it has.", outcomeNone, retryNever, 0,
-		},
-		{
-			errTooLarge, "too-large", http.StatusRequestEntityTooLarge, "The body is too large",
-			"A body has at most 262144 bytes.", outcomeNone, retryNever, 0,
-		},
-		{
-			errMediaType, "unsupported-media-type", http.StatusUnsupportedMediaType, "The body is not JSON",
-			"Send Content-Type: application/json, in UTF-8, without Content-Encoding.", outcomeNone, retryNever, 0,
-		},
-		{
-			errHeadersTooLarge, "headers-too-large", http.StatusRequestHeaderFieldsTooLarge, "The headers are too large",
-			"A request has at most 100 header fields with 16384 bytes in all.", outcomeNone, retryNever, 0,
-		},
-		{
-			// The deadline passed while the request was under way. Who knows more says so with an error of stock.
-			context.DeadlineExceeded, "outcome-unknown", http.StatusServiceUnavailable, "The outcome is unknown",
-			"Send the same request with the same key to learn what happened.", outcomeUnknown, retrySameKey, 1,
-		},
-		{
-			// Nobody is left to read it; the status is for the log.
-			context.Canceled, "client-gone", statusClientGone, "The client hung up", "", outcomeUnknown, retrySameKey, 0,
-		},
-		{
-			errInternal, "internal", http.StatusInternalServerError, "A defect of the service",
-			"It is in the service's log under this request's id.", outcomeUnknown, retrySameKey, 0,
-		},
+		{stock.ErrInsufficientStock, "insufficient-stock", http.StatusConflict, outcomeNone, retrySameKey, 0,
+			"Not enough stock", "Some lines ask for more than is available."},
+		{stock.ErrOverloaded, "overloaded", http.StatusServiceUnavailable, outcomeNone, retryAfter, 1,
+			"Too much work is waiting", "Nothing was done. Send the same request again later."},
+		{errRateLimited, "rate-limited", http.StatusTooManyRequests, outcomeNone, retryAfter, 1,
+			"Too many requests under way", "This client has as many requests under way as it may have."},
+		{stock.ErrUnknownItem, "unknown-item", http.StatusUnprocessableEntity, outcomeNone, retrySameKey, 0,
+			"An item does not exist", "Some lines name an item that does not exist."},
+		{stock.ErrOrderAlreadyDeducted, "order-already-deducted", http.StatusConflict, outcomeNone, retryNever, 0,
+			"The order has a live deduction already", "It was made for this order and part under another key."},
+		{stock.ErrKeyReused, "idempotency-key-reused", http.StatusUnprocessableEntity, outcomeNone, retryNewKey, 0,
+			"The key belongs to a different request", "This idempotency key was used with other input."},
+		{stock.ErrKeyVoided, "idempotency-key-voided", http.StatusConflict, outcomeNone, retryNewKey, 0,
+			"The key was voided", "Nothing will ever be done under this idempotency key."},
+		{stock.ErrRequestInProgress, "request-in-progress", http.StatusConflict, outcomeUnknown, retryAfter, 1,
+			"A request with this key is in progress", "Send the same request again to learn how it ended."},
+		{stock.ErrHoldExpired, "hold-expired", http.StatusConflict, outcomeNone, retryNever, 0,
+			"The hold has expired", "Its units are available to others again."},
+		{stock.ErrWrongState, "wrong-state", http.StatusConflict, outcomeNone, retryNever, 0,
+			"The deduction's state does not allow this", ""},
+		{stock.ErrReturnExceeds, "return-exceeds-deducted", http.StatusConflict, outcomeNone, retryNever, 0,
+			"More than there is", "Some lines name more than the deduction has left of them."},
+		{stock.ErrNotFound, "not-found", http.StatusNotFound, outcomeNone, retryNever, 0,
+			"Not found", "There is nothing under this name."},
+		{stock.ErrInvalidField, "invalid-field", http.StatusUnprocessableEntity, outcomeNone, retryNever, 0,
+			"A value is not allowed", ""},
+		{stock.ErrPreconditionFailed, "precondition-failed", http.StatusPreconditionFailed, outcomeNone, retryNever, 0,
+			"The item is not as expected", "Look at its current figures, then decide anew."},
+		{stock.ErrPreconditionRequired, "precondition-required", http.StatusPreconditionRequired, outcomeNone, retryNever, 0,
+			"A precondition is needed", "Setting a figure needs If-Match or expected_on_hand."},
+		{stock.ErrLedgerUnavailable, "ledger-unavailable", http.StatusServiceUnavailable, outcomeNone, retryAfter, 1,
+			"The ledger is out of reach", "Nothing was done. Send the same request again later."},
+		{stock.ErrUnknownOutcome, "outcome-unknown", http.StatusServiceUnavailable, outcomeUnknown, retrySameKey, 1,
+			"The outcome is unknown", "Send the same request with the same key to learn what happened."},
+		{errMalformed, "malformed-request", http.StatusBadRequest, outcomeNone, retryNever, 0,
+			"The request cannot be read", ""},
+		{errKeyMissing, "idempotency-key-missing", http.StatusBadRequest, outcomeNone, retryNever, 0,
+			"An idempotency key is needed", "Send a header Idempotency-Key with a name of your own for this request."},
+		{errDuplicateHeader, "duplicate-header", http.StatusBadRequest, outcomeNone, retryNever, 0,
+			"A header is there twice", ""},
+		{errUnauthenticated, "unauthenticated", http.StatusUnauthorized, outcomeNone, retryNever, 0,
+			"No valid token", "Send a header Authorization: Bearer with a token of this service."},
+		{errForbidden, "forbidden", http.StatusForbidden, outcomeNone, retryNever, 0,
+			"The token does not allow this", ""},
+		{errNoRoute, "not-found", http.StatusNotFound, outcomeNone, retryNever, 0,
+			"Not found", "There is no such path. A SKU is one segment: encode its slashes as %2F."},
+		{errMethodNotAllowed, "method-not-allowed", http.StatusMethodNotAllowed, outcomeNone, retryNever, 0,
+			"The path does not have this method", "The Allow header lists those it has."},
+		{errTooLarge, "too-large", http.StatusRequestEntityTooLarge, outcomeNone, retryNever, 0,
+			"The body is too large", "A body has at most 262144 bytes."},
+		{errMediaType, "unsupported-media-type", http.StatusUnsupportedMediaType, outcomeNone, retryNever, 0,
+			"The body is not JSON", "Send Content-Type: application/json, in UTF-8, without Content-Encoding."},
+		{errHeadersTooLarge, "headers-too-large", http.StatusRequestHeaderFieldsTooLarge, outcomeNone, retryNever, 0,
+			"The headers are too large", "A request has at most 100 header fields with 16384 bytes in all."},
+		// The deadline passed somewhere on the way. Who knows that nothing was done says so with an error of stock.
+		{context.DeadlineExceeded, "outcome-unknown", http.StatusServiceUnavailable, outcomeUnknown, retrySameKey, 1,
+			"The outcome is unknown", "Send the same request with the same key to learn what happened."},
+		// Nobody is left to read this one; it is for the log.
+		{context.Canceled, "client-gone", statusClientGone, outcomeUnknown, retrySameKey, 0,
+			"The client hung up", ""},
+		{errInternal, "internal", http.StatusInternalServerError, outcomeUnknown, retrySameKey, 0,
+			"A defect of the service", "The service's log has it under this request's id."},
 	}
 }
 
@@ -238,16 +182,13 @@ func appendProblem(b []byte, p *problem, instance, short string, err error) []by
 
 // detailOf says what is particular about err, else what there is to say about all of its kind.
 func detailOf(p *problem, err error) string {
-	var own *refusal
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*refusal](err); ok {
 		return own.detail
 	}
-	var invalid *stock.FieldError
-	if errors.As(err, &invalid) && len(invalid.Fields) > 0 {
-		return invalid.Fields[0].Pointer + " " + invalid.Fields[0].Detail
+	if invalid, ok := errors.AsType[*stock.FieldError](err); ok && len(invalid.Fields) > 0 {
+		return strings.TrimSpace(invalid.Fields[0].Pointer + " " + invalid.Fields[0].Detail)
 	}
-	var state *stock.StateError
-	if errors.As(err, &state) {
+	if state, ok := errors.AsType[*stock.StateError](err); ok {
 		return "The deduction is " + string(state.Deduction.State) + "."
 	}
 	if p.detail == "" {
@@ -258,7 +199,7 @@ func detailOf(p *problem, err error) string {
 
 // appendEvidence encodes what a typed error carries: what the caller needs to act.
 func appendEvidence(b []byte, short string, err error) []byte {
-	switch e := err.(type) { // the caller walks the chain
+	switch e := err.(type) { //nolint:errorlint // the caller walks the chain
 	case *stock.ShortError:
 		b = append(b, `,"short":`...)
 		return appendList(b, e.Lines, func(b []byte, l *stock.ShortLine) []byte { return appendShortLine(b, short, l) })

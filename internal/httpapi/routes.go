@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"log/slog"
 	"net/http"
 	"strings"
 
@@ -18,6 +19,7 @@ type route struct {
 	serve   http.HandlerFunc
 
 	name string // method and pattern, in logs and metrics
+	log  *slog.Logger
 	observer
 }
 
@@ -50,14 +52,15 @@ func routes(w *openapi.ServerInterfaceWrapper) []route {
 }
 
 // mount puts every route behind admission, and a problem where there is none.
-func (a *API) mount(m *metrics) {
-	a.unmatched = &route{name: "none", observer: m.observer("none")}
+func (a *API) mount(m *metrics, serve openapi.ServerInterface) {
+	a.unmatched = &route{name: "none"}
+	a.watch(a.unmatched, m)
 	a.mux = chi.NewMux()
 	a.mux.NotFound(func(w http.ResponseWriter, _ *http.Request) { callOf(w).fail(errNoRoute) })
 	a.mux.MethodNotAllowed(a.methodNotAllowed)
-	for _, r := range routes(&openapi.ServerInterfaceWrapper{Handler: operations{a}, ErrorHandlerFunc: badParameter}) {
+	for _, r := range routes(&openapi.ServerInterfaceWrapper{Handler: serve, ErrorHandlerFunc: badParameter}) {
 		r.name = r.method + " " + r.pattern
-		r.observer = m.observer(r.name)
+		a.watch(&r, m)
 		a.mux.MethodFunc(r.method, r.pattern, func(w http.ResponseWriter, req *http.Request) {
 			if c := callOf(w); c.admitted(&r) {
 				r.serve(w, req)
@@ -66,12 +69,18 @@ func (a *API) mount(m *metrics) {
 	}
 	for _, r := range documents() {
 		r.name = r.method + " " + r.pattern
-		r.observer = m.observer(r.name)
+		a.watch(&r, m)
 		a.mux.MethodFunc(r.method, r.pattern, func(w http.ResponseWriter, req *http.Request) {
 			callOf(w).route = &r
 			r.serve(w, req)
 		})
 	}
+}
+
+// watch gives r its log and its metrics.
+func (a *API) watch(r *route, m *metrics) {
+	r.log = a.log.With(slog.String("route", r.name))
+	r.observer = m.observer(r.name)
 }
 
 // callOf is the call whose answer w is: every handler of this package is given one.

@@ -16,18 +16,47 @@ const (
 	invalid   = "invalid-field"
 )
 
-// Each body is refused with a pointer to the place, and nothing changes.
-func TestBodiesAreReadStrictly(t *testing.T) {
-	t.Parallel()
+const line = `{"sku":"kettle","quantity":1}`
+
+func order(more string) string { return `{"order_id":"1","lines":[` + line + `]` + more + `}` }
+func lines(l string) string    { return `{"order_id":"1","lines":[` + l + `]}` }
+
+// wrong is a body that is refused, and where.
+type wrong struct {
+	body, kind string
+	at         []string // nil: somewhere
+}
+
+// refuses sends each body as a new deduction. Each is refused with a pointer to the place, and nothing changes.
+func refuses(t *testing.T, tests []wrong) {
+	t.Helper()
 	w := newWorld(t)
 	w.stockUp(t, "kettle", 10)
-	line := `{"sku":"kettle","quantity":1}`
-	order := func(more string) string { return `{"order_id":"1","lines":[` + line + `]` + more + `}` }
-	lines := func(l string) string { return `{"order_id":"1","lines":[` + l + `]}` }
-	tests := []struct {
-		body, kind string
-		at         []string
-	}{
+	for i, test := range tests {
+		a := w.call(t, shop, "POST", "/v1/deductions", test.body, append(key(fmt.Sprint(i)), "Content-Type", "", "Content-Type", "application/json")...)
+		status := 422
+		if test.kind == malformed {
+			status = 400
+		}
+		p := a.problem(t, status, test.kind)
+		if got := pointers(p); test.at != nil && !slices.Equal(got, test.at) {
+			t.Errorf("%.80s\npoints at %q, want %q", test.body, got, test.at)
+		}
+		if n := len(pointers(p)); n < 1 || n > 100 {
+			t.Errorf("%.80s\npoints at %d places", test.body, n)
+		}
+		if p.Outcome != openapi.None || p.Retry != openapi.Never {
+			t.Errorf("%.80s\noutcome %s, retry %s", test.body, p.Outcome, p.Retry)
+		}
+	}
+	if a := w.call(t, reader, "GET", "/v1/stock/kettle?location=default", ""); a.header.Get("ETag") != `"1"` {
+		t.Errorf("a refused request changed something: %s", a.body)
+	}
+}
+
+func TestWhatIsNotJSON(t *testing.T) {
+	t.Parallel()
+	refuses(t, []wrong{
 		{``, malformed, []string{""}},
 		{`null`, invalid, []string{""}},
 		{`[]`, invalid, []string{""}},
@@ -50,7 +79,12 @@ func TestBodiesAreReadStrictly(t *testing.T) {
 		{`{"order_id":"\x41"}`, malformed, []string{"/order_id"}},
 		{`{"order_id":` + strings.Repeat("[", 10) + strings.Repeat("]", 10) + `}`, malformed, []string{"/order_id/0/0/0/0/0/0/0"}},
 		{order(`,"x":` + strings.Repeat(`{"a":`, 100_000/5)), malformed, nil},
+	})
+}
 
+func TestValuesThatAreNotAllowed(t *testing.T) {
+	t.Parallel()
+	refuses(t, []wrong{
 		{`{}`, invalid, []string{"/order_id", "/lines"}},
 		{order(`,"unknown":1`), invalid, []string{"/unknown"}},
 		{order(`,"Part":"x"`), invalid, []string{"/Part"}},
@@ -80,36 +114,19 @@ func TestBodiesAreReadStrictly(t *testing.T) {
 		{lines(`{"sku":"kettle","quantity":1,"line_id":"a"},{"sku":"kettle","quantity":1,"line_id":"a"}`), invalid, []string{"/lines/1/line_id"}},
 		{lines(strings.Repeat(line+",", 1000) + line), invalid, []string{"/lines"}},
 		{lines(strings.Repeat(`{},`, 200) + line), invalid, nil},
-	}
+	})
+}
+
+func TestQuantitiesThatAreNotAllowed(t *testing.T) {
+	t.Parallel()
+	var tests []wrong
 	for _, quantity := range []string{
 		`0`, `-1`, `1.5`, `"1"`, `1e3`, `1E0`, `1.0`, `-0`, `null`, `true`, `[1]`, `{"n":1}`,
 		`1000000001`, `2147483648`, `9007199254740993`, `9223372036854775808`, `1` + strings.Repeat("0", 400),
 	} {
-		tests = append(tests, struct {
-			body, kind string
-			at         []string
-		}{lines(line + `,{"sku":"kettle","quantity":` + quantity + `}`), invalid, []string{"/lines/1/quantity"}})
+		tests = append(tests, wrong{lines(line + `,{"sku":"kettle","quantity":` + quantity + `}`), invalid, []string{"/lines/1/quantity"}})
 	}
-	for i, test := range tests {
-		a := w.call(t, shop, "POST", "/v1/deductions", test.body, append(key(fmt.Sprint(i)), "Content-Type", "", "Content-Type", "application/json")...)
-		status := 422
-		if test.kind == malformed {
-			status = 400
-		}
-		p := a.problem(t, status, test.kind)
-		if got := pointers(p); test.at != nil && !slices.Equal(got, test.at) {
-			t.Errorf("%.80s\npoints at %q, want %q", test.body, got, test.at)
-		}
-		if n := len(pointers(p)); n < 1 || n > 100 {
-			t.Errorf("%.80s\npoints at %d places", test.body, n)
-		}
-		if p.Outcome != openapi.None || p.Retry != openapi.Never {
-			t.Errorf("%.80s\noutcome %s, retry %s", test.body, p.Outcome, p.Retry)
-		}
-	}
-	if a := w.call(t, reader, "GET", "/v1/stock/kettle?location=default", ""); a.header.Get("ETag") != `"1"` {
-		t.Errorf("a refused request changed something: %s", a.body)
-	}
+	refuses(t, tests)
 }
 
 // What is unusual but right is taken.
