@@ -26,8 +26,7 @@ func cacheDir() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Anybody can make a directory of this name there.
-	if owner, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(owner.Uid) != os.Geteuid() {
+	if !info.IsDir() || !ours(info) {
 		return "", fmt.Errorf("%s belongs to somebody else", dir)
 	}
 	return dir, nil

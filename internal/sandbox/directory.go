@@ -25,15 +25,13 @@ func openDirectory(path string) (*directory, error) {
 	var err error
 	if d.temporary {
 		removeAbandoned()
-		d.path, err = os.MkdirTemp("", temporaryPattern)
+		if d.path, err = os.MkdirTemp("", temporaryPattern); err == nil {
+			err = os.Chmod(d.path, 0o755) // a server that runs as another user has to get through
+		}
 	} else if d.path, err = filepath.Abs(path); err == nil {
 		err = os.MkdirAll(d.path, 0o755)
 	}
 	if err != nil {
-		return nil, err
-	}
-	// A server may run as another user and has to get through to its data.
-	if err := os.Chmod(d.path, 0o755); err != nil {
 		return nil, err
 	}
 	if d.lock, err = lockFile(d.file("lock"), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
@@ -58,17 +56,24 @@ func removeAbandoned() {
 	const settled = time.Minute // a younger one may not be locked yet
 	paths, _ := filepath.Glob(filepath.Join(os.TempDir(), temporaryPattern))
 	for _, path := range paths {
-		info, err := os.Stat(path)
-		if err != nil || time.Since(info.ModTime()) < settled {
+		info, err := os.Lstat(path)
+		if err != nil || !info.IsDir() || !ours(info) || time.Since(info.ModTime()) < settled {
 			continue
 		}
 		lock, err := lockFile(filepath.Join(path, "lock"), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err != nil {
-			continue // in use, or another user's
+			continue // in use
 		}
 		_ = os.RemoveAll(path) // what is left is tried again by the next run
 		_ = lock.Close()
 	}
+}
+
+// ours reports whether a file belongs to the user we run as. Anybody can make one of any name in a temporary
+// directory.
+func ours(info os.FileInfo) bool {
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(owner.Uid) == os.Geteuid()
 }
 
 // lockFile opens a file and takes its lock; closing it gives the lock back.

@@ -42,7 +42,7 @@ func StartEtcd(ctx context.Context, config EtcdConfig) (*Etcd, error) {
 			"--name=holdfast", "--data-dir=" + dir.file("data"), "--initial-cluster=holdfast=" + peer,
 			"--listen-client-urls=" + e.URL(), "--advertise-client-urls=" + e.URL(),
 			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
-		}, env: found.env, dir: dir.path, log: dir.file("server.log")}, nil
+		}, env: found.env, dir: dir.path}, nil
 	}
 	if err := e.start(ctx); err != nil {
 		return nil, errors.Join(err, dir.close())

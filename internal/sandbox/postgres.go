@@ -98,7 +98,7 @@ func startPostgres(ctx context.Context, config PostgresConfig, create func(*Post
 
 // runs is one of Postgres' own programs, run as its user.
 func (p *Postgres) runs(name string, args ...string) program {
-	return program{path: p.binaries.path(name), args: args, env: p.binaries.env, dir: p.dir.path, log: p.dir.file("server.log"), user: p.account}
+	return program{path: p.binaries.path(name), args: args, env: p.binaries.env, dir: p.dir.path, user: p.account}
 }
 
 // compresses reports whether this build of Postgres can compress what it logs with lz4, which costs next to nothing.
@@ -188,7 +188,7 @@ func (p *Postgres) create() error {
 	return p.adopt(template)
 }
 
-// adopt makes a copy of a data directory ours. It appears whole or not at all, and on disk.
+// adopt makes a copy of a data directory ours. It appears whole or not at all.
 func (p *Postgres) adopt(data string) error {
 	fresh := p.data() + ".new"
 	if err := os.RemoveAll(fresh); err != nil { // of a creation that was killed
@@ -200,8 +200,10 @@ func (p *Postgres) adopt(data string) error {
 	if err := handOver(fresh, p.account); err != nil {
 		return err
 	}
-	if err := p.runs("initdb", "--sync-only", "-D", fresh).run(); err != nil {
-		return err
+	if !p.dir.temporary { // what is kept must survive the machine, too
+		if err := p.runs("initdb", "--sync-only", "-D", fresh).run(); err != nil {
+			return err
+		}
 	}
 	return os.Rename(fresh, p.data())
 }

@@ -6,21 +6,22 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 )
 
-// program says what to run, as whom, and where its output goes.
+// program says what to run, as whom, and where its files are.
 type program struct {
 	path string
 	args []string
 	env  []string            // beyond the few variables every server gets
-	dir  string              // where its files are
-	log  string              // file that stdout and stderr are appended to
+	dir  string              // where its files are; arguments name files below it by their full path
 	user *syscall.Credential // nil: as ourselves
 }
 
-// process is a running child. It has no owner but us: when this process ends, however it ends, the child ends too.
+// process is a running child. When this process ends, however it ends, the child ends too.
 type process struct {
 	pid      int
 	log      string
@@ -29,18 +30,30 @@ type process struct {
 }
 
 // command gives the child a small environment of its own: nothing set for another server (PGDATA, PGHOST, LANG …)
-// reaches it, and its messages are in English.
-func (p program) command() *exec.Cmd {
-	cmd := exec.Command(p.path, p.args...)
-	cmd.Dir = "/" // p.dir may be closed to the user until the program itself runs, see childAttributes
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "LC_ALL=C", "TZ=UTC"}, p.env...)
-	cmd.SysProcAttr = childAttributes(p.user, p.dir)
-	return cmd
+// reaches it, and its messages are in English. The caller calls release when the child has started or will not.
+func (p program) command() (cmd *exec.Cmd, release func(), err error) {
+	opened, dir, err := passage(p.dir, p.user)
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd = exec.Command(p.path)
+	for _, arg := range p.args {
+		cmd.Args = append(cmd.Args, strings.ReplaceAll(arg, p.dir, dir))
+	}
+	cmd.Dir = "/"
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LC_ALL=C", "TZ=UTC"}, p.env...)
+	cmd.SysProcAttr = childAttributes(p.user)
+	if opened == nil {
+		return cmd, func() {}, nil
+	}
+	cmd.ExtraFiles = []*os.File{opened}
+	return cmd, func() { _ = opened.Close() }, nil
 }
 
-// start runs the program in the background.
+// start runs the program in the background, its output going to server.log in its directory.
 func (p program) start() (*process, error) {
-	logFile, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log := filepath.Join(p.dir, "server.log")
+	logFile, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
@@ -49,9 +62,13 @@ func (p program) start() (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := p.command()
+	cmd, release, err := p.command()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	cmd.Stdout, cmd.Stderr = logFile, logFile
-	child := &process{log: p.log, logStart: size, done: make(chan struct{})}
+	child := &process{log: log, logStart: size, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go child.attend(cmd, started)
 	if err := <-started; err != nil {
@@ -85,8 +102,12 @@ func (p *process) attend(cmd *exec.Cmd, started chan<- error) {
 
 // run runs the program to its end; the error carries the tail of what it printed.
 func (p program) run() error {
-	out, err := p.command().CombinedOutput()
+	cmd, release, err := p.command()
 	if err != nil {
+		return err
+	}
+	defer release()
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("run %s: %w\n%s", p.path, err, tail(out))
 	}
 	return nil

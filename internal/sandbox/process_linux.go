@@ -10,21 +10,25 @@ import (
 
 // childAttributes ties the child's life to ours and puts it in a process group of its own, so that Ctrl-C in a
 // terminal reaches us and not the server behind our back.
-func childAttributes(account *syscall.Credential, dir string) *syscall.SysProcAttr {
-	attributes := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true, Credential: account}
-	if account != nil && !reachable(dir, account) {
-		// As root we may work below a directory that is closed to others, /root for one. The child keeps the one
-		// privilege that gets it through.
-		const dacOverride = 1 // CAP_DAC_OVERRIDE
-		attributes.AmbientCaps = []uintptr{dacOverride}
+func childAttributes(account *syscall.Credential) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true, Credential: account}
+}
+
+// passage opens a way into dir for a child that runs as another user and may not pass through the directories above,
+// as when root works in its home: the child inherits dir opened, and knows it under another name. Without need of
+// that it returns nil and dir itself.
+func passage(dir string, account *syscall.Credential) (opened *os.File, name string, err error) {
+	if account == nil || reachable(filepath.Dir(dir), account) {
+		return nil, dir, nil
 	}
-	return attributes
+	opened, err = os.Open(dir)
+	return opened, "/proc/self/fd/3", err // the first file after the standard ones
 }
 
 // tie does nothing here: the parent-death signal has tied the child already.
 func tie(*process) (release func(), err error) { return func() {}, nil }
 
-// reachable reports whether an account may pass through all directories above dir and dir itself.
+// reachable reports whether an account may pass through dir and all directories above.
 func reachable(dir string, account *syscall.Credential) bool {
 	for {
 		var info syscall.Stat_t

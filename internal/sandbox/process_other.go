@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -11,8 +12,13 @@ import (
 
 // childAttributes puts the child in a process group of its own, so that Ctrl-C in a terminal reaches us and not the
 // server behind our back.
-func childAttributes(account *syscall.Credential, _ string) *syscall.SysProcAttr {
+func childAttributes(account *syscall.Credential) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Credential: account}
+}
+
+// passage is the directory itself here: another user has to be able to get there.
+func passage(dir string, _ *syscall.Credential) (opened *os.File, name string, err error) {
+	return nil, dir, nil
 }
 
 // tie ends the child when we die, by a guard: there is no parent-death signal here. The children of a Postgres server

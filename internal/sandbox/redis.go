@@ -58,7 +58,7 @@ func StartRedis(ctx context.Context, config RedisConfig) (*Redis, error) {
 		settings["port"] = strconv.Itoa(r.port)
 		settings["dir"] = dir.path
 		file := dir.file("redis.conf")
-		run := program{path: binaries.path("redis-server"), args: []string{file}, env: binaries.env, dir: dir.path, log: dir.file("server.log")}
+		run := program{path: binaries.path("redis-server"), args: []string{file}, env: binaries.env, dir: dir.path}
 		return run, os.WriteFile(file, redisConf(settings), 0o644)
 	}
 	if err := r.start(ctx); err != nil {
@@ -81,7 +81,7 @@ func (r *Redis) answers(_ context.Context, child *process) bool {
 	info, err := redisInfo(r.Addr())
 	return err == nil &&
 		strings.Contains(info, "process_id:"+strconv.Itoa(child.pid)+"\r\n") &&
-		strings.Contains(info, "loading:0\r\n")
+		strings.Contains(info, "\nloading:0\r\n")
 }
 
 // redisInfo asks once, without the pool of a client, which would report every refused connection.

@@ -185,9 +185,11 @@ func TestStopRemovesATemporaryDirectoryOnly(t *testing.T) {
 	}
 }
 
-// TestPostgresStartsOnWhatAKillLeft starts on data whose lock file names a process that lives: ids are used again.
+// TestPostgresStartsOnWhatAKillLeft starts on data whose lock file names a process that lives, of the same user: ids
+// are used again.
 func TestPostgresStartsOnWhatAKillLeft(t *testing.T) {
 	t.Parallel()
+	other := sandbox.OwnPostgres(t, sandbox.PostgresConfig{})
 	config := sandbox.PostgresConfig{Dir: filepath.Join(t.TempDir(), "kept")}
 	server, err := sandbox.StartPostgres(t.Context(), config)
 	if err != nil {
@@ -204,7 +206,7 @@ func TestPostgresStartsOnWhatAKillLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(text), "\n")
-	if err := os.WriteFile(lock, []byte(strconv.Itoa(os.Getppid())+"\n"+rest), 0o600); err != nil {
+	if err := os.WriteFile(lock, []byte(strconv.Itoa(other.Pid())+"\n"+rest), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	again := sandbox.OwnPostgres(t, config)
@@ -256,9 +258,20 @@ func TestPostgresBelowAClosedDirectory(t *testing.T) {
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := scalar[int](t, connect(t, server.URL("postgres")), "SELECT 1"); n != 1 {
-		t.Errorf("n = %d", n)
+	old := connect(t, server.URL("postgres"))
+	execute(t, old, "ALTER SYSTEM SET work_mem = '5MB'")
+	execute(t, old, "SELECT pg_reload_conf()")
+	eventually(t, "reading the configuration anew", func() bool { return scalar[string](t, old, "SHOW work_mem") == "5MB" })
+	if memory := scalar[string](t, connect(t, server.URL("postgres")), "SHOW work_mem"); memory != "5MB" {
+		t.Errorf("a new session has work_mem %s", memory)
 	}
+	standby, err := sandbox.StartPostgresStandby(t.Context(), server, sandbox.StandbyConfig{
+		PostgresConfig: sandbox.PostgresConfig{Dir: filepath.Join(closed, "standby")}, Name: "second",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopAfter(t, standby)
 }
 
 func TestAlterSystemSurvivesARestart(t *testing.T) {

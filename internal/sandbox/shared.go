@@ -183,16 +183,17 @@ func own[Server interface{ Stop(context.Context) error }, Config any](
 	return server
 }
 
-// Migrate creates a migrated database of the given name on a server of the test's own and returns its URL.
-func (p *Postgres) Migrate(t testing.TB, database string) string {
+// Database is [Database] on a server of the test's own. It goes with the server.
+func (p *Postgres) Database(t testing.TB) string {
 	t.Helper()
-	if err := p.execute("CREATE DATABASE " + pgx.Identifier{database}.Sanitize()); err != nil {
-		t.Fatalf("create database %s: %v", database, err)
+	name := fmt.Sprintf("test_%d", shared.names.Add(1))
+	if err := p.execute("CREATE DATABASE " + name); err != nil {
+		t.Fatalf("create database for %s: %v", t.Name(), err)
 	}
-	if err := db.Migrate(t.Context(), p.URL(database)); err != nil {
-		t.Fatalf("migrate database %s: %v", database, err)
+	if err := db.Migrate(t.Context(), p.URL(name)); err != nil {
+		t.Fatalf("migrate database for %s: %v", t.Name(), err)
 	}
-	return p.URL(database)
+	return p.URL(name)
 }
 
 // Tests wraps the tests of a binary so that the servers they shared end, and their files go, with them:

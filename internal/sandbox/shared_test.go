@@ -22,6 +22,10 @@ func TestDatabaseIsMigrated(t *testing.T) {
 	if n := scalar[int](t, connect(t, sandbox.Database(t)), tables); n == 0 {
 		t.Error("a test database has no tables")
 	}
+	own := sandbox.OwnPostgres(t, sandbox.PostgresConfig{})
+	if n := scalar[int](t, connect(t, own.Database(t)), tables); n == 0 {
+		t.Error("a database on a server of its own has no tables")
+	}
 	if n := scalar[int](t, connect(t, sandbox.EmptyDatabase(t)), tables); n != 0 {
 		t.Errorf("an empty database has %d tables", n)
 	}

@@ -162,7 +162,7 @@ func TestCacheWithoutAHome(t *testing.T) {
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	sleeper := func() *process {
-		p, err := program{path: "/bin/sleep", args: []string{"1000"}, dir: "/", log: filepath.Join(t.TempDir(), "log")}.start()
+		p, err := program{path: "/bin/sleep", args: []string{"1000"}, dir: t.TempDir()}.start()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -52,7 +52,7 @@ func StartZooKeeper(ctx context.Context, config ZooKeeperConfig) (*ZooKeeper, er
 			"-Dzookeeper.admin.enableServer=false", "-Dzookeeper.jmx.log4j.disable=true",
 			"-Dlog4j.configuration=file:" + dir.file("log4j.properties"),
 			"-cp", jars.path("zookeeper.jar"), "org.apache.zookeeper.server.quorum.QuorumPeerMain", dir.file("zoo.cfg"),
-		}, env: java.env, dir: dir.path, log: dir.file("server.log")}, z.configure()
+		}, env: java.env, dir: dir.path}, z.configure()
 	}
 	if err := z.start(ctx); err != nil {
 		return nil, errors.Join(err, dir.close())
