@@ -31,6 +31,9 @@ const (
 	// Granted: a ticket was written on every item. The caller goes on to the ledger, and calls [Gate.Drop]
 	// with the ticket when the ledger has answered, whatever it said.
 	Granted
+	// Ample: so much is left, as of the last news in this process, that no ticket is needed. Nothing was
+	// written. The caller goes on to the ledger.
+	Ample
 	// Shared: the order has a ticket already. Nothing was written. The caller goes on to the ledger, and must
 	// not drop the ticket, which is another request's.
 	Shared
@@ -45,7 +48,7 @@ const (
 
 // String is the verdict's name in metrics and logs.
 func (v Verdict) String() string {
-	return [verdicts]string{"bypassed", "granted", "shared", "short", "unknown_item"}[v]
+	return [verdicts]string{"bypassed", "granted", "ample", "shared", "short", "unknown_item"}[v]
 }
 
 // Reason says why a request was [Bypassed].

@@ -1,9 +1,11 @@
 package gate
 
 import (
+	"bytes"
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +23,8 @@ var scriptHash = redis.NewScript(script).Hash()
 // Limits of a script call, so that it never keeps Redis from others for long: some milliseconds at most.
 const (
 	maxRequests = 256
-	maxItems    = 1024 // but one request may have stock.MaxLines
+	maxItems    = 512 // of all requests; but a request alone may have stock.MaxLines
+	maxRiders   = 128 // other items with news
 	maxDrops    = 1024
 	maxTickets  = 4096 // of one item; a request beyond it is Crowded
 )
@@ -41,13 +44,14 @@ var errBadReply = errors.New("the script's reply makes no sense")
 
 // batch is one script call. It is used again and again by one worker.
 type batch struct {
-	gate  *Gate
-	asks  []*ask
-	items []batchItem
-	index map[stock.Item]int // into items
-	lines int                // items of all asks together
-	drops int
-	sent  time.Time
+	gate    *Gate
+	asks    []*ask
+	several []*ask // of asks, those for more than one item
+	items   []batchItem
+	index   map[stock.Item]int // into items
+	lines   int                // items of all asks together
+	drops   int
+	sent    time.Time
 
 	text  []byte   // all arguments, one after the other
 	ends  []int    // where each ends in text
@@ -56,9 +60,10 @@ type batch struct {
 }
 
 type batchItem struct {
-	item    stock.Item
-	pending *pending // nil: no news
-	figures          // what the reply says
+	item        stock.Item
+	pending     *pending // nil: no news
+	first, last *ask     // for this item alone, linked by next
+	figures              // what the reply says
 }
 
 func newBatch(g *Gate) *batch {
@@ -66,10 +71,14 @@ func newBatch(g *Gate) *batch {
 }
 
 func (b *batch) reset() {
-	clear(b.asks)
-	clear(b.items)
+	if len(b.index) > maxRequests {
+		b.index = make(map[stock.Item]int) // clearing a map takes as long as it was ever large
+	}
 	clear(b.index)
-	b.asks, b.items, b.lines, b.drops = b.asks[:0], b.items[:0], 0, 0
+	clear(b.asks)
+	clear(b.several)
+	clear(b.items)
+	b.asks, b.several, b.items, b.lines, b.drops = b.asks[:0], b.several[:0], b.items[:0], 0, 0
 	b.sent = time.Now()
 }
 
@@ -82,9 +91,20 @@ func (b *batch) add(a *ask) {
 	for i := range a.wants {
 		a.wants[i].key = b.key(a.wants[i].item)
 	}
-	a.sent = b.sent
+	a.sent, a.next = b.sent, nil
 	b.lines += len(a.wants)
 	b.asks = append(b.asks, a)
+	if len(a.wants) > 1 {
+		b.several = append(b.several, a)
+		return
+	}
+	it := &b.items[a.wants[0].key]
+	if it.first == nil {
+		it.first = a
+	} else {
+		it.last.next = a
+	}
+	it.last = a
 }
 
 // key returns the number of an item in the call, and gives it one when it has none.
@@ -106,23 +126,26 @@ func (b *batch) encode() {
 		b.text = appendItemKey(b.text, cfg.Prefix, b.items[i].item)
 		b.end()
 	}
-	for _, n := range [...]int64{cfg.TicketLife.Milliseconds(), cfg.KeyLife.Milliseconds(), Freshness.Milliseconds(), maxTickets} {
-		b.number(n)
-		b.end()
-	}
-	for i := range b.items {
-		b.encodePending(b.items[i].pending)
-	}
-	for _, a := range b.asks {
+	b.number(cfg.TicketLife.Milliseconds(), 6)
+	b.number(cfg.KeyLife.Milliseconds(), 6)
+	b.number((Freshness - remembered).Milliseconds(), 6)
+	b.number(maxTickets, 4)
+	b.end()
+	for _, a := range b.several {
 		b.text = append(b.text, a.ticket[:]...)
-		b.end()
+		b.number(int64(len(a.wants)), 2)
 		for i := range a.wants {
-			if i > 0 {
-				b.text = append(b.text, ',')
-			}
-			b.number(int64(a.wants[i].key) + 1)
-			b.text = append(b.text, ':')
-			b.number(int64(a.wants[i].quantity))
+			b.number(int64(a.wants[i].key)+1, 2)
+			b.number(int64(a.wants[i].quantity), 6)
+		}
+	}
+	b.end()
+	for i := range b.items {
+		it := &b.items[i]
+		b.encodePending(it.pending)
+		for a := it.first; a != nil; a = a.next {
+			b.text = append(b.text, a.ticket[:]...)
+			b.number(int64(a.wants[0].quantity), 6)
 		}
 		b.end()
 	}
@@ -130,29 +153,31 @@ func (b *batch) encode() {
 }
 
 func (b *batch) encodePending(p *pending) {
-	if p == nil {
-		b.end()
-		b.end()
-		return
-	}
-	if p.news {
-		b.number(int64(p.levels.Epoch))
-		b.text = append(b.text, ':')
-		b.number(p.levels.Version)
-		b.text = append(b.text, ':')
-		b.number(int64(p.levels.Available()))
-		b.text = append(b.text, ':')
-		b.number(max(0, b.sent.Sub(p.at).Milliseconds()))
+	if p != nil && p.news {
+		b.number(int64(p.levels.Epoch), 4)
+		b.number(p.levels.Version, 8)
+		b.number(int64(p.levels.Available()), 8)
+		b.number(max(0, b.sent.Sub(p.at).Milliseconds()), 6)
 	}
 	b.end()
-	for i := range p.tickets {
-		b.text = append(b.text, p.tickets[i][:]...)
+	if p != nil {
+		slices.SortFunc(p.tickets, func(a, b Ticket) int { return bytes.Compare(a[:], b[:]) })
+		p.tickets = slices.Compact(p.tickets) // a call that failed may have added one twice
+		for i := range p.tickets {
+			b.text = append(b.text, p.tickets[i][:]...)
+		}
 	}
 	b.end()
 }
 
-func (b *batch) number(n int64) { b.text = strconv.AppendInt(b.text, n, 10) }
-func (b *batch) end()           { b.ends = append(b.ends, len(b.text)) }
+// number appends the lowest size bytes of n, big-endian.
+func (b *batch) number(n int64, size int) {
+	for size--; size >= 0; size-- {
+		b.text = append(b.text, byte(n>>(8*size)))
+	}
+}
+
+func (b *batch) end() { b.ends = append(b.ends, len(b.text)) }
 
 // assemble cuts the text into the command's arguments.
 func (b *batch) assemble() {
@@ -182,8 +207,18 @@ func (b *batch) decode(reply string) error {
 			return err
 		}
 	}
-	for i, a := range b.asks {
-		a.letter = letter(letters[i])
+	n := 0
+	for i := range b.items {
+		for a := b.items[i].first; a != nil; a = a.next {
+			a.letter = letter(letters[n])
+			n++
+		}
+	}
+	for _, a := range b.several {
+		a.letter = letter(letters[n])
+		n++
+	}
+	for _, a := range b.asks {
 		switch a.letter {
 		case granted, shared:
 		case crowded:
@@ -193,13 +228,13 @@ func (b *batch) decode(reply string) error {
 				a.wants[j].figures = b.items[a.wants[j].key].figures
 			}
 		default:
-			return fmt.Errorf("%w: letter %q", errBadReply, letters[i])
+			return fmt.Errorf("%w: letter %q", errBadReply, byte(a.letter))
 		}
 	}
 	return nil
 }
 
-// decodeItem reads "key:available:version:fresh", or "key" of an item that is not known.
+// decodeItem reads "key:available:version:state", or "key" of an item that is not known.
 func (b *batch) decodeItem(entry string) error {
 	key, rest, known := strings.Cut(entry, ":")
 	i, err := strconv.Atoi(key)
@@ -210,8 +245,8 @@ func (b *batch) decodeItem(entry string) error {
 		return nil
 	}
 	available, rest, _ := strings.Cut(rest, ":")
-	version, fresh, _ := strings.Cut(rest, ":")
-	f := figures{known: true, fresh: fresh == "1"}
+	version, state, _ := strings.Cut(rest, ":")
+	f := figures{known: true, fresh: state != "0", bare: state == "2"}
 	a, err := strconv.ParseInt(available, 10, 64)
 	if err == nil {
 		f.available = stock.Quantity(a)

@@ -39,6 +39,10 @@ type Config struct {
 	KeyLife time.Duration
 	// QueueLimit bounds the requests that wait for a call; on Cluster, for each slot group. Default 4,096.
 	QueueLimit int
+	// Ample is how many requests like one must fit into what is left, as of the last news in this process, for it
+	// to need no ticket. Larger than the requests that may be under way in all processes together. Default 1,000;
+	// negative: every request needs one.
+	Ample int
 	// Registerer takes the gate's metrics. Default: none.
 	Registerer prometheus.Registerer
 	// Logger hears when the gate is bypassed and when it is back. Default: none.
@@ -52,6 +56,7 @@ func (c *Config) setDefaults() {
 	set(&c.TicketLife, time.Second)
 	set(&c.KeyLife, time.Hour)
 	set(&c.QueueLimit, 4096)
+	set(&c.Ample, 1000)
 	set(&c.Logger, slog.New(slog.DiscardHandler))
 }
 
@@ -115,12 +120,32 @@ func (g *Gate) Close() {
 // may be those of up to [stock.MaxLines]. It ends when ctx does, or after at most three calls and two looks into
 // the ledger.
 func (g *Gate) Take(ctx context.Context, ticket Ticket, lines []stock.WantedLine) Answer {
-	r := g.spare.Get().(*request)
-	answer := r.take(ctx, ticket, lines)
-	r.reset()
-	g.spare.Put(r)
+	answer, ok := g.recall(lines)
+	if !ok {
+		r := g.spare.Get().(*request)
+		answer = r.take(ctx, ticket, lines)
+		r.reset()
+		g.spare.Put(r)
+	}
 	g.metrics.answered(&answer)
 	return answer
+}
+
+// recall answers from memory, where it is enough.
+func (g *Gate) recall(lines []stock.WantedLine) (Answer, bool) {
+	for i := range lines {
+		line := &lines[i]
+		ample, short, figures := g.laneOf(line.Item).recall(line)
+		if short && len(lines) == 1 { // of several lines every short one is to be told, not the first one found
+			return Answer{Verdict: Short, Short: []stock.ShortLine{{
+				Item: line.Item, Requested: line.Quantity, Available: figures.available, Version: figures.version,
+			}}}, true
+		}
+		if !ample {
+			return Answer{}, false
+		}
+	}
+	return Answer{Verdict: Ample}, len(lines) > 0
 }
 
 // Settle tells the gate what the ledger has just said about items: figures, not changes, so that news may be lost,

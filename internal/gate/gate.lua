@@ -1,252 +1,279 @@
--- gate.lua: fold news and drops in, then decide many requests in order; one call, atomic.
+-- gate.lua: fold news and drops in, then decide many requests; one call, atomic.
 --
--- An item is one hash. Field "b" is its base, "epoch:version:available:confirmed:sum:count:earliest":
--- what the ledger said and when (ms), what the tickets that count hold together, how many tickets there are,
--- and a lower bound of their deadlines (ms). Every other field is a ticket, "quantity:deadline:epoch:version".
--- A ticket counts while it lives and the base is still the one it was taken from: a later base may include it.
+-- An item is one hash. Field "b" is its base (BASE below): what the ledger said and when (ms), what the tickets
+-- that count hold together, how many tickets there are, and a lower bound of their deadlines (ms, 0: none).
+-- Every other field is a ticket (TICKET): quantity, deadline, and epoch and version of the base it was taken from.
+-- A ticket counts while the base is still that one: a later base may include what it stands for.
+-- Numbers are big-endian and of fixed width, below 2^53: reading them as text cost more than all else here.
 --
--- KEYS     the items; all in one slot
--- ARGV[1]  how long a ticket lives, ms
--- ARGV[2]  how long an item is kept after its last news, ms
--- ARGV[3]  how old a base may be and still be called fresh, ms
--- ARGV[4]  how many tickets an item may have
--- ARGV     for each key: news "epoch:version:available:age" or "", and the tickets to drop, 16 bytes each
--- ARGV     for each request: its ticket, and its lines "key:quantity,key:quantity"
+-- KEYS     the items, different ones in one slot
+-- ARGV[1]  HEAD: how long a ticket lives, how long an item is kept after its last news, how old a base may be
+--          and still be called fresh (all ms), how many tickets an item may have
+-- ARGV[2]  requests for several items: ticket (16 bytes), number of lines, and for each LINE: key, quantity
+-- ARGV     for each key: NEWS (epoch, version, available, age in ms) or "";
+--          tickets to drop, different ones, 16 bytes each;
+--          requests for this item alone, TAKE: ticket, quantity
 --
--- Returns one string: a letter for each request, then " key:available:version:fresh" for each known item and
--- " key" for each unknown item of the refused requests, as they are after the last request.
+-- Requests are decided in order: those for one item alone, then those for several.
+-- Returns one string: a letter for each request, key by key, then for those for several; then for the items of
+-- refused requests, as they are after the last one, " key:available:version:state", or " key" when not known.
 --   G granted: a ticket was written on every item     S shared: a ticket was there, nothing was written
 --   R refused: an item is short or not known          C crowded: an item has all the tickets it may have
+--   state 0: the base is too old to say short; 1: it is fresh; 2: it is fresh, and no ticket counts
 -- Errors: BADARG before anything is read or written.
 --
 -- Cost: for an item one HMGET, and if it changes one HSET, one HDEL when tickets go; an HGETALL when a deadline
 -- has passed, a PEXPIRE a minute. O(items + requests + drops).
 
-local find, match, gmatch, sub, format = string.find, string.match, string.gmatch, string.sub, string.format
-local call, pcall, insert = redis.call, redis.pcall, table.insert
-local LIMIT = 9007199254740991
+local read, pack, sub = struct.unpack, struct.pack, string.sub
+local call = redis.call
 
-local function integer(text)
-  if not text or not find(text, '^%-?%d+$') or #text > 17 then return nil end
-  local n = tonumber(text)
-  if n > LIMIT or n < -LIMIT then return nil end
-  return n
-end
+local HEAD, LINE, NEWS = '>I6I6I6I4', '>I2I6', '>I4I8i8I6'
+local BASE, BASE_SIZE = '>I4I8i8I6I8I4I6', 44
+local TICKET, TICKET_SIZE = '>I6I6I4I8', 24
+local TAKE_SIZE = 22
+-- A value this long makes Redis keep the hash as a table: in its compact form each lookup walks all tickets.
+local MANY, FILL = 16, string.rep('.', 32)
 
--- Arguments.
+-- What is asked.
 
-local keys = #KEYS
-local life, ttl, fresh, cap = integer(ARGV[1]), integer(ARGV[2]), integer(ARGV[3]), integer(ARGV[4])
-local first = 4 + 2 * keys
-local requests = (#ARGV - first) / 2
-if not (life and ttl and fresh and cap) or requests ~= math.floor(requests) or requests < 0 then
-  return redis.error_reply('BADARG header')
-end
+local items = #KEYS
+if #ARGV ~= 2 + 3 * items then return redis.error_reply('BADARG') end
+local life, ttl, fresh, cap = read(HEAD, ARGV[1])
 
-local items = {}
-for i = 1, keys do
-  local fields, drops, news = { 'b' }, ARGV[4 + 2 * i], ARGV[3 + 2 * i]
-  for p = 1, #drops, 16 do
-    fields[#fields + 1] = sub(drops, p, p + 15)
-  end
-  local item = { key = KEYS[i], fields = fields, drops = #fields }
-  if news ~= '' then
-    local e, v, a, age = match(news, '^(%d+):(%d+):(%-?%d+):(%d+)$')
-    e, v, a, age = integer(e), integer(v), integer(a), integer(age)
-    if not (e and v and a and age) then return redis.error_reply('BADARG news') end
-    item.news = { e = e, v = v, a = a, age = age }
-  end
-  items[i] = item
-end
-
-local wanted, parsed = {}, {}
-for r = 1, requests do
-  local ticket, lines = ARGV[first + 2 * r - 1], ARGV[first + 2 * r]
-  local want = parsed[lines]
-  if not want then
-    if not find(lines, '^%d[%d:,]*$') then return redis.error_reply('BADARG lines') end
-    want = {}
-    for k, q in gmatch(lines, '(%d+):(%d+)') do
-      local item, quantity = items[tonumber(k)], integer(q)
-      if not item or not quantity then return redis.error_reply('BADARG line') end
-      insert(want, item)
-      insert(want, quantity)
+local orders, several = {}, {} -- requests for several items, and of each item the tickets of those
+do
+  local asked, p = ARGV[2], 1
+  while p <= #asked do
+    local order, lines = { keys = {}, quantities = {} }, nil
+    order.ticket, lines, p = read('>c16I2', asked, p)
+    for l = 1, lines do
+      local i, quantity
+      i, quantity, p = read(LINE, asked, p)
+      if i < 1 or i > items then return redis.error_reply('BADARG') end
+      order.keys[l], order.quantities[l] = i, quantity
+      several[i] = several[i] or {}
+      several[i][order.ticket] = false
     end
-    parsed[lines] = want
-  end
-  wanted[r] = want
-  for w = 1, #want, 2 do
-    local fields = want[w].fields
-    fields[#fields + 1] = ticket
+    orders[#orders + 1] = order
   end
 end
-
--- Items: what is stored, then the news, then the drops, then what has run out.
 
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local deadline = now + life
 
-local records = {} -- many tickets of one call have the same text
-local function record(text)
-  local rec = records[text]
-  if not rec then
-    local q, d, e, v = match(text, '^(%d+):(%d+):(%d+):(%d+)$')
-    rec = { q = integer(q) or 0, d = integer(d) or 0, e = integer(e), v = integer(v) }
-    -- A deadline further away than a life comes from before the clock went back.
-    rec.alive = now < rec.d and rec.d <= now + life
-    records[text] = rec
+-- What is known of each item, by its number: figures of the base …
+local known, epoch, version, available, confirmed, sum, count, earliest = {}, {}, {}, {}, {}, {}, {}, {}
+-- … and what is to be written.
+local changed, clear, renew, gone, set, mine, told = {}, {}, {}, {}, {}, {}, {}
+
+-- Quantity of a ticket if it counts, else 0; and whether it lives. Many tickets of one call say the same.
+local last, quantity_of, deadline_of, epoch_of, version_of = nil, 0, 0, 0, 0
+local function look(i, text)
+  if text ~= last then
+    last, quantity_of, deadline_of, epoch_of, version_of = text, 0, 0, 0, 0
+    if #text == TICKET_SIZE then quantity_of, deadline_of, epoch_of, version_of = read(TICKET, text) end
   end
-  return rec
+  -- A deadline further away than a life comes from before the clock went back.
+  local alive = now < deadline_of and deadline_of <= deadline
+  if version_of == version[i] and epoch_of == epoch[i] then return quantity_of, alive end
+  return 0, alive
 end
 
-local function counts(item, rec)
-  return rec.v == item.v and rec.e == item.e
-end
-
-local function remove(item, ticket, rec)
-  item.have[ticket] = nil
-  item.gone[ticket] = true
-  item.count = item.count - 1
-  if counts(item, rec) then item.sum = item.sum - rec.q end
-  item.changed = true
-end
-
-local function load(item, base)
-  local e, v, a, c, sum, count, earliest = match(base or '', '^(%d+):(%d+):(%-?%d+):(%d+):(%d+):(%d+):(%d+)$')
-  item.e, item.v, item.a, item.c = integer(e), integer(v), integer(a), integer(c)
-  item.sum, item.count, item.earliest = integer(sum), integer(count), integer(earliest)
-  item.known = item.e and item.v and item.a and item.c and item.sum and item.count and item.earliest
-end
-
-local function learn(item)
-  local news = item.news
-  local confirmed = math.max(0, now - news.age)
-  if not item.known then
-    item.clear, item.known = true, true
-    item.sum, item.count, item.earliest, item.have = 0, 0, 0, {}
-  elseif news.e < item.e or (news.e == item.e and news.v < item.v) then
+local function learn(i, news)
+  local e, v, a, age = read(NEWS, news)
+  local at = now - age
+  if not known[i] then
+    known[i], clear[i], renew[i] = true, true, true
+    sum[i], count[i], earliest[i] = 0, 0, 0
+  elseif e < epoch[i] or (e == epoch[i] and v < version[i]) then
     return
-  elseif news.e == item.e and news.v == item.v then
-    -- A time ahead of the clock comes from before the clock went back.
-    if item.c <= now then confirmed = math.max(confirmed, item.c) end
   else
-    item.sum = 0
+    if e ~= epoch[i] or v ~= version[i] then
+      sum[i] = 0
+    elseif confirmed[i] <= now and confirmed[i] > at then -- ahead of now: from before the clock went back
+      at = confirmed[i]
+    end
+    renew[i] = at - at % 60000 ~= confirmed[i] - confirmed[i] % 60000
   end
-  if item.clear or math.floor(confirmed / 60000) ~= math.floor(item.c / 60000) then item.renew = true end
-  item.e, item.v, item.a, item.c = news.e, news.v, news.a, confirmed
-  item.changed = true
+  epoch[i], version[i], available[i], confirmed[i] = e, v, a, at
+  changed[i] = true
 end
 
-local function sweep(item)
-  local all = call('HGETALL', item.key)
-  item.sum, item.count, item.earliest = 0, 0, 0
+-- Forget tickets that have run out, and count the others anew.
+local function sweep(i)
+  local all, dropped = call('HGETALL', KEYS[i]), {}
+  for g = 1, #gone[i] do dropped[gone[i][g]] = true end
+  sum[i], count[i], earliest[i], changed[i] = 0, 0, 0, true
   for f = 1, #all, 2 do
-    local ticket, rec = all[f], nil
-    if ticket ~= 'b' and not item.gone[ticket] then
-      rec = record(all[f + 1])
-      if rec.alive then
-        item.count = item.count + 1
-        if counts(item, rec) then item.sum = item.sum + rec.q end
-        if item.earliest == 0 or rec.d < item.earliest then item.earliest = rec.d end
+    local ticket, text = all[f], all[f + 1]
+    if ticket ~= 'b' and not dropped[ticket] then
+      local quantity, alive = look(i, text)
+      if alive then
+        sum[i], count[i] = sum[i] + quantity, count[i] + 1
+        if earliest[i] == 0 or deadline_of < earliest[i] then earliest[i] = deadline_of end
       else
-        item.have[ticket], item.gone[ticket] = nil, true
+        gone[i][#gone[i] + 1] = ticket
       end
     end
   end
-  item.changed = true
 end
 
-for i = 1, keys do
-  local item = items[i]
-  local fields, have = item.fields, {}
-  local stored = pcall('HMGET', item.key, unpack(fields))
-  item.have, item.gone, item.set = have, {}, {}
-  load(item, stored[1]) -- a key of another type has no [1] and is replaced like one that is missing
-  if item.known then
-    for f = 2, #fields do
-      if stored[f] then have[fields[f]] = stored[f] end
+-- The place of a ticket among those that go, if it is there.
+local function going(i, ticket)
+  for g = 1, #gone[i] do
+    if gone[i][g] == ticket then return g end
+  end
+end
+
+local same_item, same_quantity, same_text
+local function grant(i, ticket, quantity)
+  local to, n = set[i], 0
+  if to then
+    n = #to
+  else
+    to, mine[i] = {}, {}
+    set[i] = to
+  end
+  if i ~= same_item or quantity ~= same_quantity then
+    same_item, same_quantity = i, quantity
+    same_text = pack(TICKET, quantity, deadline, epoch[i], version[i])
+  end
+  to[n + 1], to[n + 2] = ticket, same_text
+  mine[i][ticket] = true
+  sum[i], count[i], changed[i] = sum[i] + quantity, count[i] + 1, true
+  if earliest[i] == 0 then earliest[i] = deadline end
+end
+
+-- Each item: what is stored, then the news, the drops, what has run out, and the requests for it alone.
+
+local letters, decided = {}, 0
+for i = 1, items do
+  local news, drops, takes = ARGV[3 * i], ARGV[1 + 3 * i], ARGV[2 + 3 * i]
+  local fields, n = { 'b', 0, 0, 0 }, 1
+  for p = 1, #drops, 16 do
+    n = n + 1
+    fields[n] = sub(drops, p, p + 15)
+  end
+  local last_drop = n
+  for p = 1, #takes, TAKE_SIZE do
+    n = n + 1
+    fields[n] = sub(takes, p, p + 15)
+  end
+  local last_take = n
+  if several[i] then
+    for ticket in pairs(several[i]) do
+      n = n + 1
+      fields[n] = ticket
     end
   end
-  if item.news then learn(item) end
-  for f = 2, item.drops do
-    local ticket = fields[f]
-    if item.have[ticket] then remove(item, ticket, record(item.have[ticket])) end
+  local stored = redis.pcall('HMGET', KEYS[i], unpack(fields, 1, n))
+  local base = stored[1] -- nil when the key has another type: it is replaced, like a base that is too short
+  local have = {}
+  gone[i] = have
+  if base and #base >= BASE_SIZE then
+    known[i] = true
+    epoch[i], version[i], available[i], confirmed[i], sum[i], count[i], earliest[i] = read(BASE, base)
+  else
+    stored = {}
   end
-  if item.known and item.count > 0 and (now >= item.earliest or item.earliest > now + life) then sweep(item) end
-end
-
--- Requests, in order.
-
-local function decide(ticket, want)
-  local verdict = 'G'
-  for w = 1, #want, 2 do
-    local item = want[w]
-    if not item.known then
-      verdict = 'R'
-    elseif item.have[ticket] then
-      return 'S'
-    elseif item.a - item.sum < want[w + 1] then
-      verdict = 'R'
-    elseif item.count >= cap and verdict == 'G' then
-      verdict = 'C'
+  if news ~= '' then learn(i, news) end
+  for f = 2, last_drop do
+    local text = stored[f]
+    if text then
+      sum[i], count[i], changed[i] = sum[i] - look(i, text), count[i] - 1, true
+      have[#have + 1] = fields[f]
     end
   end
-  return verdict
-end
-
-local function grant(ticket, want)
-  for w = 1, #want, 2 do
-    local item, quantity = want[w], want[w + 1]
-    local text = format('%.0f:%.0f:%.0f:%.0f', quantity, now + life, item.e, item.v)
-    insert(item.set, ticket)
-    insert(item.set, text)
-    item.have[ticket], item.gone[ticket] = text, nil
-    item.sum, item.count = item.sum + quantity, item.count + 1
-    if item.earliest == 0 then item.earliest = now + life end
-    item.changed = true
-  end
-end
-
-local verdicts = {}
-for r = 1, requests do
-  local ticket, want = ARGV[first + 2 * r - 1], wanted[r]
-  local verdict = decide(ticket, want)
-  if verdict == 'G' then
-    grant(ticket, want)
-  elseif verdict == 'R' then
-    for w = 1, #want, 2 do want[w].told = true end
-  end
-  verdicts[r] = verdict
-end
-
--- Writes: HSET first, the one command here that a full memory refuses, so that nothing is half done.
-
-for i = 1, keys do
-  local item = items[i]
-  if item.changed then
-    if item.count == 0 then item.sum, item.earliest = 0, 0 end
-    if item.clear then call('UNLINK', item.key) end
-    call('HSET', item.key, 'b', format('%.0f:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f',
-      item.e, item.v, item.a, item.c, item.sum, item.count, item.earliest), unpack(item.set))
-    local gone = {}
-    for ticket in pairs(item.gone) do gone[#gone + 1] = ticket end
-    for g = 1, #gone, 1000 do
-      call('HDEL', item.key, unpack(gone, g, math.min(g + 999, #gone)))
+  if known[i] and count[i] > 0 and (now >= earliest[i] or earliest[i] > deadline) then sweep(i) end
+  for f = last_drop + 1, last_take do
+    local ticket, letter = fields[f], 'G'
+    local _, quantity = nil, 1
+    quantity = read('>I6', takes, (f - last_drop) * TAKE_SIZE - 5)
+    if (stored[f] and not going(i, ticket)) or (mine[i] and mine[i][ticket]) then
+      letter = 'S'
+    elseif not known[i] or available[i] - sum[i] < quantity then
+      letter, told[i] = 'R', true
+    elseif count[i] >= cap then
+      letter = 'C'
+    else
+      local g = stored[f] and going(i, ticket)
+      if g then table.remove(have, g) end
+      grant(i, ticket, quantity)
     end
-    if item.renew then call('PEXPIRE', item.key, ttl) end
+    decided = decided + 1
+    letters[decided] = letter
+  end
+  if several[i] then
+    for f = last_take + 1, n do
+      several[i][fields[f]] = stored[f] and not going(i, fields[f])
+    end
   end
 end
 
-local reply = { table.concat(verdicts) }
-for i = 1, keys do
-  local item = items[i]
-  if item.told and not item.known then
-    reply[#reply + 1] = format('%d', i)
-  elseif item.told then
-    -- Confirmed ahead of now: the clock went back, and nobody can say how old it is.
-    local age = now - item.c
-    local is_fresh = age >= 0 and age <= fresh
-    reply[#reply + 1] = format('%d:%.0f:%.0f:%d', i, item.a - item.sum, item.v, is_fresh and 1 or 0)
+-- The requests for several items.
+
+local function decide(order)
+  local letter = 'G'
+  for l = 1, #order.keys do
+    local i = order.keys[l]
+    if several[i][order.ticket] or (mine[i] and mine[i][order.ticket]) then return 'S' end
+    if not known[i] or available[i] - sum[i] < order.quantities[l] then
+      letter = 'R'
+    elseif count[i] >= cap and letter == 'G' then
+      letter = 'C'
+    end
+  end
+  return letter
+end
+
+for o = 1, #orders do
+  local order = orders[o]
+  local letter = decide(order)
+  for l = 1, #order.keys do
+    local i = order.keys[l]
+    if letter == 'G' then
+      local g = going(i, order.ticket)
+      if g then table.remove(gone[i], g) end
+      grant(i, order.ticket, order.quantities[l])
+    elseif letter == 'R' then
+      told[i] = true
+    end
+  end
+  decided = decided + 1
+  letters[decided] = letter
+end
+
+-- The writes. HSET comes first: it is the one a full memory refuses, and then nothing was done.
+
+local figures = {}
+for i = 1, items do
+  local key = KEYS[i]
+  if changed[i] then
+    -- Less than nothing comes from a hash that somebody edited, and would be stored as very much.
+    if count[i] <= 0 then sum[i], count[i], earliest[i] = 0, 0, 0 end
+    if sum[i] < 0 then sum[i] = 0 end
+    if clear[i] then call('UNLINK', key) end
+    local base = pack(BASE, epoch[i], version[i], available[i], confirmed[i], sum[i], count[i], earliest[i])
+    if count[i] >= MANY then base = base .. FILL end
+    if set[i] then
+      call('HSET', key, 'b', base, unpack(set[i]))
+    else
+      call('HSET', key, 'b', base)
+    end
+    local n = #gone[i]
+    for g = 1, n, 1000 do call('HDEL', key, unpack(gone[i], g, g + 999 < n and g + 999 or n)) end
+    if renew[i] then call('PEXPIRE', key, ttl) end
+  end
+  if told[i] then
+    local text = ' ' .. i
+    if known[i] then
+      local age, state = now - confirmed[i], 0 -- negative when the clock went back: then nobody knows
+      if age >= 0 and age <= fresh then state = sum[i] == 0 and 2 or 1 end
+      text = string.format('%s:%.0f:%.0f:%d', text, available[i] - sum[i], version[i], state)
+    end
+    figures[#figures + 1] = text
   end
 end
-return table.concat(reply, ' ')
+return table.concat(letters) .. table.concat(figures)

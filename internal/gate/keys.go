@@ -7,8 +7,9 @@ import (
 )
 
 // slotGroups is how many hash tags there are. All items of a group lie in one slot of a Cluster, so one script
-// call decides them together; more groups spread better over masters and gather less into a call. Every process
-// must use the same number, which is why it is no setting.
+// call decides them together; more groups spread better over masters and gather less into a call. The tags {g0} to
+// {g15} lie evenly on 2, 3 and 4 masters with an equal share of slots each, and on every one of 8. Every process must
+// use the same number, which is why it is no setting.
 const slotGroups = 16
 
 // groupOf an item: FNV-1a over SKU, a zero byte that neither part may contain, and location.
@@ -25,7 +26,7 @@ func groupOf(item stock.Item) int {
 	return int((h ^ h>>16) % slotGroups)
 }
 
-// appendItemKey appends the key of an item's hash: prefix:{hN}:sku:location, each part escaped, so that different
+// appendItemKey appends the key of an item's hash: prefix:{gN}:sku:location, each part escaped, so that different
 // items have different keys and no SKU forms, ends or breaks a hash tag.
 func appendItemKey(b []byte, prefix string, item stock.Item) []byte {
 	b = appendTag(b, prefix, groupOf(item))
@@ -42,7 +43,7 @@ func probeKey(prefix string, group int) string {
 
 func appendTag(b []byte, prefix string, group int) []byte {
 	b = appendEscaped(b, prefix)
-	b = append(b, ":{h"...)
+	b = append(b, ":{g"...)
 	b = strconv.AppendInt(b, int64(group), 10)
 	return append(b, '}')
 }

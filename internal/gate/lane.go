@@ -15,6 +15,9 @@ import (
 
 // Limits of a lane.
 const (
+	// newsDelay bounds how long news wait for requests to go with. Others may be told "short" on figures of up to
+	// Freshness ago in any case; a call for each commit would cost more than the requests' own calls.
+	newsDelay = 10 * time.Millisecond
 	// maxPending bounds the items with news that wait for a call. News beyond it are lost: the item's base grows
 	// older, and the next short answer asks the ledger.
 	maxPending = 10_000
@@ -37,8 +40,12 @@ type lane struct {
 	mu      sync.Mutex
 	queue   []*ask // in order of arrival
 	pending map[stock.Item]*pending
-	drops   int  // tickets in pending
-	open    bool // the breaker: the last call or probe failed
+	memory  memory
+	later   *time.Timer // makes what is pending due
+	armed   bool        // later is running
+	due     bool        // what is pending goes now, with requests or without
+	drops   int         // tickets in pending
+	open    bool        // the breaker: the last call or probe failed
 	closed  bool
 }
 
@@ -57,6 +64,7 @@ type ask struct {
 	wants  []want
 	done   chan struct{} // capacity 1, signalled once for each time it is queued
 	state  atomic.Int32
+	next   *ask // in the call on its way
 
 	// The answer.
 	letter letter
@@ -76,6 +84,7 @@ type want struct {
 type figures struct {
 	known     bool
 	fresh     bool // confirmed with the ledger less than Freshness ago
+	bare      bool // fresh, and no ticket counts
 	available stock.Quantity
 	version   int64
 }
@@ -87,11 +96,13 @@ const (
 )
 
 func newLane(g *Gate, group int) *lane {
-	return &lane{
+	l := &lane{
 		gate: g, group: group,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}),
 		pending: make(map[stock.Item]*pending),
 	}
+	l.later = time.AfterFunc(newsDelay, l.makeDue)
+	return l
 }
 
 // enqueue an ask, or report why it cannot wait here.
@@ -135,24 +146,33 @@ func (l *lane) nudge() {
 	}
 }
 
-// settle takes news in, unless newer ones are here.
+// settle takes news in, unless newer ones are here. They go with the next call, or after newsDelay with one of
+// their own.
 func (l *lane) settle(levels stock.Levels, at time.Time) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.memory.settle(levels, at)
 	l.settleLocked(levels, at)
-	l.mu.Unlock()
-	l.nudge()
+	if !l.armed {
+		l.armed = true
+		l.later.Reset(newsDelay)
+	}
 }
 
 func (l *lane) settleLocked(levels stock.Levels, at time.Time) {
-	p := l.pendingLocked(levels.Item)
-	if p == nil {
+	if !exact(levels.Version) || !exact(int64(levels.Available())) {
+		l.gate.metrics.lost.Inc()
 		return
 	}
-	if p.news && older(levels, at, p.levels, p.at) {
+	p := l.pendingLocked(levels.Item)
+	if p == nil || p.news && older(levels, at, p.levels, p.at) {
 		return
 	}
 	p.levels, p.at, p.news = levels, at, true
 }
+
+// exact reports whether Lua, whose numbers are doubles, can tell n from its neighbours.
+func exact(n int64) bool { return -1<<53 < n && n < 1<<53 }
 
 // older reports whether news a, told at aAt, say less than news b.
 func older(a stock.Levels, aAt time.Time, b stock.Levels, bAt time.Time) bool {
@@ -165,22 +185,45 @@ func older(a stock.Levels, aAt time.Time, b stock.Levels, bAt time.Time) bool {
 	return aAt.Before(bAt)
 }
 
-// drop a ticket from an item.
+// drop a ticket from an item. Without news of the item it may free units that others want, and goes at once.
+// After news of it, the ticket counts no longer once these are told, and both can wait.
 func (l *lane) drop(t Ticket, item stock.Item) {
 	l.mu.Lock()
-	l.dropLocked(t, item)
-	l.mu.Unlock()
+	defer l.mu.Unlock()
+	if p := l.dropLocked(t, item); p != nil && !p.news {
+		l.due = true
+		l.nudge()
+	}
+}
+
+func (l *lane) makeDue() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.due = true
 	l.nudge()
 }
 
-func (l *lane) dropLocked(t Ticket, item stock.Item) {
-	if l.drops >= maxPendingDrops {
-		return
+// recall what is known of an item without a call.
+func (l *lane) recall(line *stock.WantedLine) (ample, short bool, f figures) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r, ok := l.memory.get(line.Item)
+	if !ok {
+		return false, false, figures{}
 	}
-	if p := l.pendingLocked(item); p != nil {
+	return r.ample(line, l.gate.cfg.Ample), r.refuses(line), r.short
+}
+
+func (l *lane) dropLocked(t Ticket, item stock.Item) *pending {
+	if l.drops >= maxPendingDrops {
+		return nil
+	}
+	p := l.pendingLocked(item)
+	if p != nil {
 		p.tickets = append(p.tickets, t)
 		l.drops++
 	}
+	return p
 }
 
 // pendingLocked finds or makes the entry of an item; nil when there are too many.
@@ -208,7 +251,8 @@ func (l *lane) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
-		l.closed = true
+		l.closed, l.due = true, true
+		l.later.Stop()
 		close(l.quit)
 	}
 }
@@ -235,12 +279,14 @@ func (l *lane) run() {
 	}
 }
 
-// collect fills b with what waits: requests in order, the news of their items, then other news.
+// collect fills b with what waits: requests in order, the news of their items, then other news. Without requests
+// news wait until they are due.
 func (l *lane) collect(b *batch) bool {
 	b.reset()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	taken := 0
+	l.armed = false
 	for _, a := range l.queue {
 		if a.state.Load() != abandoned {
 			if !b.fits(a) {
@@ -253,14 +299,22 @@ func (l *lane) collect(b *batch) bool {
 	rest := copy(l.queue, l.queue[taken:])
 	clear(l.queue[rest:])
 	l.queue = l.queue[:rest]
+	if len(b.asks) == 0 && !l.due {
+		return false
+	}
 	for i := range b.items {
 		l.fetchLocked(b, i)
 	}
+	riders := 0
 	for item := range l.pending {
-		if len(b.items) >= maxItems || b.drops >= maxDrops {
+		if riders >= maxRiders || b.drops >= maxDrops {
 			break
 		}
 		l.fetchLocked(b, b.key(item))
+		riders++
+	}
+	if len(l.pending) == 0 {
+		l.due = false
 	}
 	return len(b.items) > 0
 }
@@ -299,8 +353,10 @@ func (l *lane) send(b *batch) error {
 	if err := b.decode(reply); err != nil {
 		return err
 	}
+	l.remember(b)
 	for _, a := range b.asks {
 		granted := a.letter == granted // an ask that was answered is its caller's
+		a.next = nil
 		if a.state.CompareAndSwap(waiting, answered) {
 			a.done <- struct{}{}
 		} else if granted {
@@ -310,6 +366,17 @@ func (l *lane) send(b *batch) error {
 		}
 	}
 	return nil
+}
+
+// remember what was refused with nobody else's tickets in the way.
+func (l *lane) remember(b *batch) {
+	for i := range b.items {
+		if it := &b.items[i]; it.bare {
+			l.mu.Lock()
+			l.memory.refused(it.item, it.figures, b.sent)
+			l.mu.Unlock()
+		}
+	}
 }
 
 // execute the script by its hash, and with its text where the node does not have it.
@@ -402,7 +469,7 @@ func (l *lane) heal() bool {
 		l.gate.metrics.open.Dec()
 		l.gate.cfg.Logger.Info("gate back", "group", l.group, "after", time.Since(began))
 		l.mu.Lock()
-		l.open = false
+		l.open, l.due = false, true
 		l.mu.Unlock()
 		return true
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -66,48 +64,40 @@ func (g *Gate) key(item stock.Item) string {
 	return string(appendItemKey(nil, g.cfg.Prefix, item))
 }
 
+// parseFigures reads what gate.lua wrote.
 func parseFigures(fields map[string]string) (Figures, error) {
 	base, ok := fields["b"]
 	if !ok {
 		return Figures{}, nil
 	}
-	n, err := parseNumbers(base, 7)
-	if err != nil {
-		return Figures{}, fmt.Errorf("base %q: %w", base, err)
+	if len(base) != 44 {
+		return Figures{}, fmt.Errorf("base %x: %w", base, errBadReply)
 	}
 	f := Figures{
-		Known: true, Epoch: uint32(n[0]), Version: n[1], Available: stock.Quantity(n[2]),
-		ConfirmedAt: time.UnixMilli(n[3]), Outstanding: stock.Quantity(n[4]),
+		Known: true, Epoch: uint32(number(base[:4])), Version: number(base[4:12]),
+		Available: stock.Quantity(number(base[12:20])), ConfirmedAt: time.UnixMilli(number(base[20:26])),
+		Outstanding: stock.Quantity(number(base[26:34])),
 	}
 	for ticket, text := range fields {
 		if ticket == "b" {
 			continue
 		}
-		n, err := parseNumbers(text, 4)
-		if err != nil || len(ticket) != len(Ticket{}) {
-			return Figures{}, fmt.Errorf("ticket %x %q: %w", ticket, text, errors.Join(err, errBadReply))
+		if len(ticket) != len(Ticket{}) || len(text) != 24 {
+			return Figures{}, fmt.Errorf("ticket %x %x: %w", ticket, text, errBadReply)
 		}
 		f.Tickets = append(f.Tickets, HeldTicket{
-			Ticket: Ticket([]byte(ticket)), Quantity: stock.Quantity(n[0]), Deadline: time.UnixMilli(n[1]),
-			Epoch: uint32(n[2]), Version: n[3],
+			Ticket: Ticket([]byte(ticket)), Quantity: stock.Quantity(number(text[:6])),
+			Deadline: time.UnixMilli(number(text[6:12])), Epoch: uint32(number(text[12:16])), Version: number(text[16:24]),
 		})
 	}
 	return f, nil
 }
 
-// parseNumbers reads count integers with colons between them.
-func parseNumbers(text string, count int) ([]int64, error) {
-	parts := strings.Split(text, ":")
-	if len(parts) != count {
-		return nil, fmt.Errorf("%d numbers, not %d", len(parts), count)
+// number reads a big-endian integer.
+func number(b string) int64 {
+	var n int64
+	for i := range len(b) {
+		n = n<<8 | int64(b[i])
 	}
-	numbers := make([]int64, count)
-	for i, part := range parts {
-		n, err := strconv.ParseInt(part, 10, 64)
-		if err != nil {
-			return nil, err
-		}
-		numbers[i] = n
-	}
-	return numbers, nil
+	return n
 }
