@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	"internal/job":       {"internal/stock", "internal/ledger", "internal/inventory", "internal/event", "internal/lock"},
 	"internal/httpapi":   {"internal/stock", "internal/inventory"},
 	"internal/console":   {"internal/stock", "internal/inventory", "internal/event", "internal/job", "internal/lock"},
+	"internal/bench":     {"db", "internal/stock", "internal/sandbox"},
 	"internal/lab":       belowTheSurface,
 	"internal/robust":    belowTheSurface,
 }

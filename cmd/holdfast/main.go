@@ -28,6 +28,10 @@ type commandLine struct {
 	Serve   serveCommand   `cmd:"" help:"Run the service."`
 	Migrate migrateCommand `cmd:"" help:"Bring the database to the newest schema, or show how far it is."`
 	Health  healthCommand  `cmd:"" help:"Ask a running service whether it is ready; for container health checks."`
+	Bench   benchCommand   `cmd:"" help:"Measure deductions per second, and that each of them was right."`
+	Replay  replayCommand  `cmd:"" help:"Send an order log to a running service, and check that stock, ledger and answers agree."`
+	Import  importCommand  `cmd:"" help:"Bring stock from a CSV or NDJSON file into a running service."`
+	Export  exportCommand  `cmd:"" help:"Write the stock of a running service as CSV or NDJSON."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/holdfast-stock/holdfast/internal/bench"
+	"github.com/holdfast-stock/holdfast/internal/httpapi"
+)
+
+type benchCommand struct {
+	Run      benchRun      `cmd:"" help:"Measure one workload, against a private service or running ones."`
+	Service  benchService  `cmd:"" hidden:"" help:"The service, until standard input ends."`
+	Baseline benchBaseline `cmd:"" hidden:"" help:"What it is compared with, until standard input ends."`
+}
+
+// untilInputEnds is a context that ends with standard input, so that a process which is measured cannot outlive the one that
+// measures it.
+func untilInputEnds(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // however it ends
+		stop()
+	}()
+	return ctx, stop
+}
+
+type benchService struct {
+	Config config `embed:""`
+}
+
+// Run serves and says where.
+func (c *benchService) Run(ctx context.Context, s streams) error {
+	ctx, stop := untilInputEnds(ctx)
+	defer stop()
+	return serve(ctx, &c.Config, s.err, func(at addresses) error {
+		return json.NewEncoder(s.out).Encode(bench.Addresses{API: at.api, Admin: at.admin})
+	})
+}
+
+type benchBaseline struct {
+	Addr        string `env:"HOLDFAST_ADDR" default:"127.0.0.1:0"`
+	DatabaseURL string `env:"HOLDFAST_DATABASE_URL" required:""`
+	TokensFile  string `env:"HOLDFAST_TOKENS_FILE" required:""`
+	Sessions    int    `default:"32"`
+}
+
+// Run serves and says where.
+func (c *benchBaseline) Run(ctx context.Context, s streams) error {
+	ctx, stop := untilInputEnds(ctx)
+	defer stop()
+	baseline, err := bench.OpenBaseline(ctx, bench.BaselineConfig{Database: c.DatabaseURL, Sessions: c.Sessions, TokensFile: c.TokensFile})
+	if err != nil {
+		return err
+	}
+	defer baseline.Close()
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, "tcp", c.Addr)
+	if err != nil {
+		return err
+	}
+	server := httpapi.Server("", baseline.Handler())
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	if err := json.NewEncoder(s.out).Encode(bench.Addresses{API: listener.Addr().String()}); err != nil {
+		return err
+	}
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		return server.Close()
+	}
+}
+
+type benchRun struct {
+	Items      int           `default:"1" help:"How many SKUs; 1 is the hot one that everybody wants."`
+	Lines      int           `default:"1" help:"Lines of an order."`
+	Stock      int64         `default:"1000000000000" help:"Units of each item before the run. Once they are gone orders are refused; 0: all of them."`
+	Clients    int           `default:"64" help:"Connections, each with one request under way."`
+	Duration   time.Duration `default:"10s" help:"How long to measure."`
+	Warmup     time.Duration `default:"2s" help:"How long to run before that."`
+	Rate       float64       `help:"Requests a second, whatever the answers take (open loop); 0: a client sends when it has its answer."`
+	Duplicates float64       `help:"Share of requests that repeat another one, which may be under way still; 0 to 1."`
+	Keys       string        `enum:"counted,random" default:"counted" help:"Keys and order ids: counted, or random like UUIDs of version 4."`
+	Hold       bool          `help:"Hold, then commit, instead of taking at once."`
+
+	Processes   int           `default:"1" help:"Service processes on one Postgres and Redis."`
+	Gate        bool          `default:"true" negatable:"" help:"With Redis."`
+	Baseline    int           `help:"Measure the SELECT FOR UPDATE service instead, with a pool of so many sessions." placeholder:"SESSIONS"`
+	CommitDelay time.Duration `help:"That each flush of Postgres takes longer, up to 100ms."`
+	Prefill     int           `help:"Millions of deductions to write before."`
+	Dir         string        `help:"Where the ledger is kept between runs; none: a temporary one."`
+
+	URL         []string `help:"Running service to measure instead of a private one, http://host:port; several: processes of one." placeholder:"URL"`
+	Token       string   `env:"HOLDFAST_TOKEN" help:"Token for it, with the scope admin."`
+	MetricsAddr []string `help:"Where its metrics are, host:port." placeholder:"ADDR"`
+
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+// Run measures once.
+func (c *benchRun) Run(ctx context.Context, s streams) (err error) {
+	stack, service, err := c.start(ctx, s)
+	if stack != nil {
+		defer func() { err = errors.Join(err, stack.Stop()) }()
+	}
+	if err != nil {
+		return err
+	}
+	w := bench.NewWorkload(bench.Shape{
+		Items: c.Items, Lines: c.Lines, Stock: c.Stock, Duplicates: c.Duplicates, RandomKeys: c.Keys == "random", Hold: c.Hold,
+	})
+	if c.Baseline > 0 {
+		err = w.Insert(ctx, stack.DatabaseURL())
+	} else {
+		err = w.Create(ctx, service.Target)
+	}
+	if err != nil {
+		return err
+	}
+	m, err := stack.Measure(ctx, service, w, bench.Plan{Clients: c.Clients, Warmup: c.Warmup, For: c.Duration, Rate: c.Rate})
+	if err != nil {
+		return err
+	}
+	wrong := m.Check(stack.Verify(ctx, service, w))
+	if c.JSON {
+		err = json.NewEncoder(s.out).Encode(m.Summary())
+	} else {
+		_, err = io.WriteString(s.out, m.Summary().String())
+	}
+	return errors.Join(err, wrong)
+}
+
+// start starts what is to be measured, or finds it; then there is no stack.
+func (c *benchRun) start(ctx context.Context, s streams) (*bench.Stack, *bench.Service, error) {
+	if len(c.URL) > 0 {
+		service := &bench.Service{Target: bench.Target{Token: c.Token}, Admins: c.MetricsAddr, API: true}
+		for _, url := range c.URL {
+			service.Addrs = append(service.Addrs, strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/"))
+		}
+		return nil, service, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	stack, err := bench.StartStack(ctx, bench.StackConfig{Executable: self, Dir: c.Dir, Progress: s.err})
+	if err != nil {
+		return stack, nil, err
+	}
+	if err := errors.Join(stack.Prefill(ctx, c.Prefill, s.err), stack.SetCommitDelay(ctx, c.CommitDelay)); err != nil {
+		return stack, nil, err
+	}
+	var service *bench.Service
+	if c.Baseline > 0 {
+		service, err = stack.StartBaseline(c.Baseline)
+	} else {
+		service, err = stack.StartService(bench.ServiceConfig{Processes: c.Processes, NoGate: !c.Gate})
+	}
+	if err != nil {
+		return stack, nil, fmt.Errorf("bench: %w", err)
+	}
+	return stack, service, nil
+}
