@@ -38,11 +38,7 @@ type Runner struct {
 // New returns a runner for plan. spawn initialises one more virtual user; it is called by several goroutines.
 func New(plan option.Scenario, host *vm.Host, spawn func() (*vm.VU, error)) *Runner {
 	r := &Runner{plan: plan, host: host, spawn: spawn, rec: host.Registry.Recorder()}
-	run := new(metric.Tags)
-	for k, v := range host.Options.Tags {
-		run.Set(k, v)
-	}
-	tags := &metric.Tags{Below: run}
+	tags := &metric.Tags{Below: host.RunTags()}
 	for k, v := range plan.Tags {
 		tags.Set(k, v)
 	}
@@ -73,16 +69,17 @@ func (r *Runner) Give(vu *vm.VU) {
 // It returns when no iteration is running any more.
 func (r *Runner) Run(ctx context.Context, data string) error {
 	r.data = data
-	if !sleepUntil(ctx, time.Now().Add(r.plan.StartTime)) {
-		return nil
-	}
-	r.work.Started = time.Now()
-	r.started.Store(&r.work.Started)
+	begin := time.Now().Add(r.plan.StartTime)
 	for _, vu := range r.vus {
 		if err := vu.Attach(r.work, data); err != nil {
 			return err
 		}
 	}
+	if !sleepUntil(ctx, begin) {
+		return nil
+	}
+	r.work.Started = time.Now()
+	r.started.Store(&r.work.Started)
 	finished := make(chan struct{})
 	var guard sync.WaitGroup
 	guard.Go(func() { r.guard(ctx, finished) })

@@ -96,6 +96,9 @@ func TestJSONSelectors(t *testing.T) {
 			is(res.json('method'), 'POST'); is(res.json('nothing'), undefined); is(res.json('headers.nothing.0'), undefined);
 			const big = http.post('BASE/echo', 'x').json();
 			is(Object.keys(big).sort(), ['body', 'headers', 'method', 'url']);
+			const odd = http.get('BASE/json').json();
+			is(odd, JSON.parse(http.get('BASE/json').body));
+			is([odd.zero, 1 / odd.minus, odd.big, odd.half, odd['ü\n'], Object.keys(odd).includes('__proto__')], [0, -Infinity, 2 ** 53 - 1, 0.5, null, true]);
 			let thrown = '';
 			try { http.get('BASE/').json(); } catch (e) { thrown = e.message; }
 			is(thrown.includes('not JSON'), true, thrown);

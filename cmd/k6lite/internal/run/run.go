@@ -2,14 +2,18 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/net/http/httpproxy"
 
 	"github.com/holdfast-stock/holdfast/cmd/k6lite/internal/executor"
 	"github.com/holdfast-stock/holdfast/cmd/k6lite/internal/metric"
@@ -36,14 +40,14 @@ type run struct {
 	cfg       Config
 	host      *vm.Host
 	runners   []*executor.Runner
-	stop      context.CancelCauseFunc // ends all scenarios
-	lastID    atomic.Int64
-	failed    atomic.Bool // exec.test.fail() was called
-	elapsed   time.Duration
-	setupData string
+	lastID    atomic.Int64  // of a virtual user
+	failed    atomic.Bool   // exec.test.fail() was called
+	elapsed   time.Duration // of the scenarios
+	setupData string        // what setup() returned, as JSON
 
-	mu    sync.Mutex // guards first
-	first error      // the first thing that ended the run
+	mu    sync.Mutex              // guards all below
+	stop  context.CancelCauseFunc // ends all scenarios; nil before they begin
+	first error                   // the first thing that ended the run
 }
 
 // Run runs the script and returns the exit code. Cancelling ctx ends the scenarios at once; teardown and the summary
@@ -63,7 +67,7 @@ func Run(ctx context.Context, cfg Config) int {
 // prepare reads the script, its options and its thresholds, and makes everything ready for setup.
 func (r *run) prepare() error {
 	r.host = &vm.Host{
-		Registry: metric.NewRegistry(), Outline: metric.NewOutline(), Env: r.cfg.Env,
+		Registry: metric.NewRegistry(), Outline: metric.NewOutline(), Env: r.cfg.Env, Proxy: proxies(r.cfg.Env),
 		Log: vm.NewLog(r.cfg.Stderr, r.cfg.Verbose), State: new(vm.State),
 		Abort: r.abort,
 	}
@@ -106,6 +110,19 @@ func (r *run) prepare() error {
 	}
 	r.host.Registry.Freeze()
 	return nil
+}
+
+// proxies returns which proxy the environment names for a URL, nil when it names none at all.
+func proxies(env map[string]string) func(*url.URL) (*url.URL, error) {
+	cfg := httpproxy.Config{
+		HTTPProxy:  cmp.Or(env["HTTP_PROXY"], env["http_proxy"]),
+		HTTPSProxy: cmp.Or(env["HTTPS_PROXY"], env["https_proxy"]),
+		NoProxy:    cmp.Or(env["NO_PROXY"], env["no_proxy"]),
+	}
+	if cfg.HTTPProxy == "" && cfg.HTTPSProxy == "" {
+		return nil
+	}
+	return cfg.ProxyFunc()
 }
 
 func (r *run) declareThresholds() error {

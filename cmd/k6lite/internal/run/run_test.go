@@ -169,6 +169,8 @@ func (s *server) handle(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("X-Two", "a")
 		w.Header().Add("X-Two", "b")
 		_ = json.NewEncoder(w).Encode(map[string]any{"method": r.Method, "url": r.URL.String(), "headers": r.Header, "body": string(body)})
+	case r.URL.Path == "/json":
+		_, _ = io.WriteString(w, `{"zero":0,"minus":-0,"big":9007199254740991,"half":5e-1,"\u00fc\n":null,"__proto__":{"a":[]},"s":"\ud83d\ude80"}`)
 	case r.URL.Path == "/redirect":
 		http.Redirect(w, r, r.URL.Query().Get("to"), http.StatusFound)
 	case r.URL.Path == "/cookie":

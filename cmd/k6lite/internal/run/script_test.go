@@ -73,10 +73,10 @@ func TestUnsupportedAPIEndsTheRun(t *testing.T) {
 		`http.get('BASE/').html()`, `http.get('BASE/').cookies`, `http.get('BASE/').ocsp`, `http.get('BASE/').submitForm()`,
 		`http.get('BASE/').clickLink()`, `http.cookieJar()`, `new http.CookieJar()`, `http.file('x')`, `http.get('BASE/', { cookies: {} })`,
 		`http.get('BASE/', { jar: {} })`, `http.get('BASE/', { auth: 'basic' })`, `http.get('BASE/', { compression: 'gzip' })`,
-		`http.get('BASE/', { headers: { cookie: 'a=b' } })`, `http.get('BASE/cookie')`, `http.TLS_1_3`, `FileData`, `crypto.md4('a', 'hex')`,
+		`http.get('BASE/', { headers: { cookie: 'a=b' } })`, `http.get('BASE/cookie')`, `http.get('BASE/'.replace('//', '//me:secret@'))`, `http.get('http://proxied.example/')`, `http.TLS_1_3`, `FileData`, `crypto.md4('a', 'hex')`,
 		`crypto.createHash('ripemd160')`,
 	} {
-		r := play{script: s.with(`
+		r := play{env: map[string]string{"HTTP_PROXY": "http://127.0.0.1:1"}, script: s.with(`
 			import http, { FileData } from 'k6/http';
 			import crypto from 'k6/crypto';
 			export const options = { vus: 2, iterations: 1000 };

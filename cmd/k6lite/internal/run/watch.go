@@ -43,7 +43,7 @@ func (r *run) watch(over <-chan struct{}) {
 
 // crossed names the metrics on which a threshold with abortOnFail fails now.
 func (r *run) crossed() []string {
-	elapsed := time.Since(r.host.State.Started)
+	elapsed := r.host.State.Elapsed()
 	return r.failing(elapsed, func(t *metric.Threshold) bool { return t.AbortOnFail && elapsed >= t.Delay })
 }
 
@@ -89,7 +89,7 @@ func (r *run) progress() {
 	state := r.host.State
 	var line strings.Builder
 	fmt.Fprintf(&line, "running (%s), %d/%d VUs, %d complete and %d interrupted iterations",
-		time.Since(state.Started).Round(time.Second), state.Active.Load(), state.Initialized.Load(),
+		state.Elapsed().Round(time.Second), state.Active.Load(), state.Initialized.Load(),
 		state.Completed.Load(), state.Interrupted.Load())
 	for i, runner := range r.runners {
 		fmt.Fprintf(&line, "  %s %.0f%%", r.host.Options.Scenarios[i].Name, 100*runner.Progress())

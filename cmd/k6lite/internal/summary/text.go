@@ -140,7 +140,7 @@ func amount(contains metric.Contains, v float64, unit string) string {
 	case metric.Data:
 		return size(v)
 	default:
-		return strconv.FormatFloat(v, 'f', -1, 64)[:min(len(strconv.FormatFloat(v, 'f', -1, 64)), 12)]
+		return strconv.FormatFloat(v, 'g', 9, 64)
 	}
 }
 

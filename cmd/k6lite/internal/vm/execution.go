@@ -2,7 +2,6 @@ package vm
 
 import (
 	"slices"
-	"time"
 
 	"github.com/grafana/sobek"
 )
@@ -27,7 +26,7 @@ func buildExecution(vu *VU) map[string]any {
 			"iterationsCompleted":    func() any { return state.Completed.Load() },
 			"vusActive":              func() any { return state.Active.Load() },
 			"vusInitialized":         func() any { return state.Initialized.Load() },
-			"currentTestRunDuration": func() any { return milliseconds(time.Since(state.Started)) },
+			"currentTestRunDuration": func() any { return milliseconds(state.Elapsed()) },
 		}),
 		"vu": vu.view("exec.vu", map[string]func() any{
 			"idInInstance":        func() any { return vu.ID },

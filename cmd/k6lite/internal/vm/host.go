@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,7 @@ type Host struct {
 	Builtin  *metric.Builtin
 	Outline  *metric.Outline
 	Env      map[string]string
+	Proxy    func(*url.URL) (*url.URL, error) // which proxy k6 would use; nil for never any
 	Log      *Log
 	State    *State
 	Warn     Warnings
@@ -33,6 +35,23 @@ type State struct {
 	Interrupted atomic.Int64
 	Active      atomic.Int64
 	Initialized atomic.Int64
+}
+
+// Elapsed is the time since the scenarios began, 0 before.
+func (s *State) Elapsed() time.Duration {
+	if s.Started.IsZero() {
+		return 0
+	}
+	return time.Since(s.Started)
+}
+
+// RunTags are the tags that the options set for the whole run.
+func (h *Host) RunTags() *metric.Tags {
+	tags := new(metric.Tags)
+	for k, v := range h.Options.Tags {
+		tags.Set(k, v)
+	}
+	return tags
 }
 
 // Workload is what a virtual user has to know about the scenario it works for.

@@ -70,6 +70,14 @@ func (vu *VU) urlOf(v sobek.Value) (*url.URL, string) {
 		// As documented, a bad URL is a request that fails with code 1020; Send says so.
 		return &url.URL{Opaque: text}, name
 	}
+	if u.User != nil {
+		vu.refuse("%s: credentials in a URL", u.Redacted())
+	}
+	if vu.host.Proxy != nil {
+		if proxy, err := vu.host.Proxy(u); err != nil || proxy != nil {
+			vu.refuse("%s would go through a proxy of the environment: proxies", u)
+		}
+	}
 	return u, name
 }
 

@@ -99,6 +99,10 @@ func (vu *VU) fromJSON(r gjson.Result) sobek.Value {
 	}
 	o := vu.rt.NewObject()
 	r.ForEach(func(key, item gjson.Result) bool {
+		if key.Str == "__proto__" { // in JSON a name like any other
+			must(o.DefineDataProperty(key.Str, vu.fromJSON(item), sobek.FLAG_TRUE, sobek.FLAG_TRUE, sobek.FLAG_TRUE))
+			return true
+		}
 		must(o.Set(key.Str, vu.fromJSON(item)))
 		return true
 	})

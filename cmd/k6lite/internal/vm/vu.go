@@ -60,7 +60,7 @@ func NewVU(host *Host, id int) (*VU, error) {
 		config = httpclient.Config{
 			UserAgent: o.UserAgent, InsecureSkipVerify: o.InsecureSkipTLSVerify, NoReuse: o.NoConnectionReuse,
 		}
-		vu.custom.Below = runTags(host)
+		vu.custom.Below = host.RunTags()
 	}
 	vu.client = httpclient.New(config)
 	vu.setGlobals()
@@ -69,14 +69,6 @@ func NewVU(host *Host, id int) (*VU, error) {
 	}
 	vu.inInit = false
 	return vu, nil
-}
-
-func runTags(host *Host) *metric.Tags {
-	tags := new(metric.Tags)
-	for k, v := range host.Options.Tags {
-		tags.Set(k, v)
-	}
-	return tags
 }
 
 // evaluate runs the init code: the main module and what it imports.
