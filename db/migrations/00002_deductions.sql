@@ -11,7 +11,6 @@ CREATE TABLE deductions (
     client     text COLLATE "C" NOT NULL,
     order_id   text COLLATE "C" NOT NULL,
     part       text COLLATE "C" NOT NULL,
-    CONSTRAINT deductions_state_known CHECK (state IN ('held', 'committed', 'released', 'expired', 'returned')),
     CONSTRAINT deductions_held_expires CHECK (state <> 'held' OR expires_at IS NOT NULL)
 ) WITH (fillfactor = 90);
 
@@ -36,9 +35,8 @@ CREATE TABLE deduction_lines (
     line_no      integer NOT NULL,
     line_id      text    NOT NULL,
     CONSTRAINT deduction_lines_pkey PRIMARY KEY (deduction_id, line_no),
-    CONSTRAINT deduction_lines_quantity_positive CHECK (quantity > 0),
-    CONSTRAINT deduction_lines_within_quantity CHECK (held >= 0 AND committed >= 0 AND held + committed <= quantity),
-    CONSTRAINT deduction_lines_returned_within_committed CHECK (returned BETWEEN 0 AND committed)
+    CONSTRAINT deduction_lines_add_up
+        CHECK (held >= 0 AND returned >= 0 AND returned <= committed AND held + committed <= quantity)
 ) WITH (fillfactor = 90);
 
 -- Who holds an item: only lines of open holds are in it.

@@ -70,14 +70,17 @@ SELECT c.id, c.on_hand, c.held, c.safety_stock, c.low_stock_at, c.version, c.cre
 FROM changed c;
 
 -- name: ListMovements :many
-SELECT version, delta_on_hand, delta_held, on_hand, held, at, deduction_id, kind, actor, reason, reference
-FROM movements
-WHERE item_id = @item_id AND version > @after_version
-ORDER BY version
+SELECT m.version, m.delta_on_hand, m.delta_held, m.on_hand, m.held, m.at, m.deduction_id, m.kind,
+    COALESCE(m.actor, d.client, '')::text AS actor, m.reason, m.reference
+FROM movements m
+LEFT JOIN deductions d ON d.id = m.deduction_id
+WHERE m.item_id = @item_id AND m.version > @after_version
+ORDER BY m.version
 LIMIT @row_limit;
 
 -- name: GetMovement :one
-SELECT version, delta_on_hand, delta_held, on_hand, held, at, deduction_id, kind, actor, reason, reference
+SELECT version, delta_on_hand, delta_held, on_hand, held, at, deduction_id, kind,
+    COALESCE(actor, '')::text AS actor, reason, reference
 FROM movements
 WHERE item_id = @item_id AND version = @version;
 

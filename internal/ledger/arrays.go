@@ -14,7 +14,7 @@ type arrayCodec struct{ *pgtype.ArrayCodec }
 
 // registerArrays makes a session use arrayCodec.
 func registerArrays(m *pgtype.Map) {
-	for _, name := range []string{"_int8", "_int4", "_text", "_uuid", "_bytea"} {
+	for _, name := range []string{"_int8", "_int4", "_text", "_uuid", "_bytea", "_interval"} {
 		t, ok := m.TypeForName(name)
 		if !ok {
 			continue
@@ -50,13 +50,25 @@ func (c arrayCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value an
 			return arrayPlan[uuid.UUID]{element, func(b []byte, v uuid.UUID) []byte {
 				return append(append(b, 0, 0, 0, 16), v[:]...)
 			}}
+		case []pgtype.Interval:
+			return arrayPlan[pgtype.Interval]{element, appendInterval}
 		}
 	}
 	return c.ArrayCodec.PlanEncode(m, oid, format, value)
 }
 
-// arrayPlan writes the binary format of a one-dimensional array without nulls: dimensions, a null flag, the
-// element type, length and lower bound, then each element behind its length.
+// appendInterval appends a length of −1 for none, else 16 bytes: microseconds, days, months.
+func appendInterval(b []byte, v pgtype.Interval) []byte {
+	if !v.Valid {
+		return append(b, 0xff, 0xff, 0xff, 0xff)
+	}
+	b = binary.BigEndian.AppendUint64(append(b, 0, 0, 0, 16), uint64(v.Microseconds))
+	b = binary.BigEndian.AppendUint32(b, uint32(v.Days))
+	return binary.BigEndian.AppendUint32(b, uint32(v.Months))
+}
+
+// arrayPlan writes the binary format of a one-dimensional array: dimensions, a flag that the server does not
+// rely on, the element type, length and lower bound, then each element behind its length.
 type arrayPlan[T any] struct {
 	element uint32
 	append  func([]byte, T) []byte

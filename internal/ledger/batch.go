@@ -221,10 +221,14 @@ func (w *writer) commit(ctx context.Context, q *dbsqlc.Queries, tx pgx.Tx, v *vi
 	return results, nil
 }
 
-// write sends the batch; a single deduction of one line has a cheaper statement of its own.
+// write sends the batch, by the cheapest statement that can carry it.
 func write(ctx context.Context, q *dbsqlc.Queries, v *view, batch []*request) (asSeen bool, at time.Time, err error) {
 	if one, ok := v.single(batch); ok {
 		row, err := q.WriteOne(ctx, one)
+		return row.AsSeen, row.At, err
+	}
+	if rush, ok := v.rush(); ok {
+		row, err := q.WriteDeducts(ctx, rush)
 		return row.AsSeen, row.At, err
 	}
 	row, err := q.WriteBatch(ctx, *v.write)

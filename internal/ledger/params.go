@@ -44,6 +44,23 @@ func (v *view) single(batch []*request) (dbsqlc.WriteOneParams, bool) {
 	}, true
 }
 
+// rush is the batch as the arguments of WriteDeducts, if it is nothing but new deductions. Their movements were
+// appended line by line, so they have the places of the lines.
+func (v *view) rush() (dbsqlc.WriteDeductsParams, bool) {
+	w := v.write
+	if len(w.ChangeIds) != 0 || len(w.OpKeys) != len(w.DeductionIds) || len(w.MovementItems) != len(w.LineItems) {
+		return dbsqlc.WriteDeductsParams{}, false
+	}
+	return dbsqlc.WriteDeductsParams{
+		ItemIds: w.ItemIds, ItemVersions: w.ItemVersions, ItemOnHand: w.ItemOnHand, ItemHeld: w.ItemHeld, ItemSteps: w.ItemSteps,
+		DeductionIds: w.DeductionIds, DeductionHolds: w.DeductionHolds, Clients: w.DeductionClients, Keys: w.OpKeys,
+		Fingerprints: w.OpFingerprints, Orders: w.DeductionOrders, Parts: w.DeductionParts,
+		LineDeductions: w.LineDeductions, LineItems: w.LineItems, LineQuantities: w.LineQuantities, LineHeld: w.LineHeld,
+		LineNos: w.LineNos, LineIds: w.LineIds,
+		MovementVersions: w.MovementVersions, MovementOnHand: w.MovementOnHand, MovementHeld: w.MovementHeld,
+	}, true
+}
+
 // learned remembers rows and tells whoever listens.
 func (l *Ledger) learned(rows []*itemRow, epoch uint32) {
 	for _, row := range rows {

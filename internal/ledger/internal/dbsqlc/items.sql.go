@@ -116,7 +116,8 @@ func (q *Queries) GetItem(ctx context.Context, arg GetItemParams) (Item, error) 
 }
 
 const getMovement = `-- name: GetMovement :one
-SELECT version, delta_on_hand, delta_held, on_hand, held, at, deduction_id, kind, actor, reason, reference
+SELECT version, delta_on_hand, delta_held, on_hand, held, at, deduction_id, kind,
+    COALESCE(actor, '')::text AS actor, reason, reference
 FROM movements
 WHERE item_id = $1 AND version = $2
 `
@@ -309,10 +310,12 @@ func (q *Queries) ListLocations(ctx context.Context, arg ListLocationsParams) ([
 }
 
 const listMovements = `-- name: ListMovements :many
-SELECT version, delta_on_hand, delta_held, on_hand, held, at, deduction_id, kind, actor, reason, reference
-FROM movements
-WHERE item_id = $1 AND version > $2
-ORDER BY version
+SELECT m.version, m.delta_on_hand, m.delta_held, m.on_hand, m.held, m.at, m.deduction_id, m.kind,
+    COALESCE(m.actor, d.client, '')::text AS actor, m.reason, m.reference
+FROM movements m
+LEFT JOIN deductions d ON d.id = m.deduction_id
+WHERE m.item_id = $1 AND m.version > $2
+ORDER BY m.version
 LIMIT $3
 `
 

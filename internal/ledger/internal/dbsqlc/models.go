@@ -57,7 +57,7 @@ type Movement struct {
 	At          time.Time
 	DeductionID *uuid.UUID
 	Kind        string
-	Actor       string
+	Actor       *string
 	Reason      string
 	Reference   string
 }
