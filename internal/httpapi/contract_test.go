@@ -2,10 +2,13 @@ package httpapi_test
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +16,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
+	"github.com/go-json-experiment/json"
 )
 
 // contract is the openapi.yaml at the root of the repository.
@@ -107,4 +111,65 @@ func TestContractIsServed(t *testing.T) {
 	if string(a.body) != string(want) {
 		t.Error("what is served is not the openapi.yaml of the repository: go generate ./internal/httpapi/internal/openapi")
 	}
+}
+
+// Every body of the contract is one the API can read: its examples, and each member it names.
+func TestBodiesOfTheContractAreRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	fill := strings.NewReplacer("{sku}", "kettle", "{id}", "019ad1f0-7d3a-7bc4-9b65-0d4c6f2f7e11")
+	bodies := 0
+	for path, item := range loadContract(t).Paths.Map() {
+		for method, op := range item.Operations() {
+			if op.RequestBody == nil {
+				continue
+			}
+			content := op.RequestBody.Value.Content["application/json"]
+			for _, example := range examplesOf(content) {
+				bodies++
+				body, err := json.Marshal(example)
+				if err != nil {
+					t.Fatal(err)
+				}
+				a := w.call(t, shop, method, fill.Replace(path), string(body), key(fmt.Sprint(bodies))...)
+				if a.status == 400 || a.status == 415 || strings.Contains(string(a.body), ":invalid-field") {
+					t.Errorf("the example %s of %s is refused: %s", body, op.OperationID, a.body)
+				}
+			}
+			for pointer, body := range members(content.Schema.Value, "", func(v string) string { return v }) {
+				a := w.call(t, shop, method, fill.Replace(path), body, key("k")...)
+				p := a.problem(t, 422, "invalid-field")
+				if !slices.Contains(pointers(p), pointer) || strings.Contains(string(a.body), "not a member") {
+					t.Errorf("%s does not know the member %s: %s", op.OperationID, pointer, a.body)
+				}
+			}
+		}
+	}
+	if bodies < 8 {
+		t.Errorf("found only %d examples", bodies)
+	}
+}
+
+func examplesOf(m *openapi3.MediaType) []any {
+	var all []any
+	if m.Example != nil {
+		all = append(all, m.Example)
+	}
+	for _, e := range m.Examples {
+		all = append(all, e.Value.Value)
+	}
+	return all
+}
+
+// members are bodies with one member each, which is null, by the pointer to it.
+func members(schema *openapi3.Schema, at string, around func(string) string) map[string]string {
+	all := map[string]string{}
+	for name, property := range schema.Properties {
+		within := func(v string) string { return around(`{"` + name + `":` + v + `}`) }
+		all[at+"/"+name] = within("null")
+		if entries := property.Value.Items; entries != nil {
+			maps.Copy(all, members(entries.Value, at+"/"+name+"/0", func(v string) string { return within("[" + v + "]") }))
+		}
+	}
+	return all
 }

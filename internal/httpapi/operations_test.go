@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -324,6 +325,45 @@ func TestHoldsAreCommittedReleasedExtended(t *testing.T) {
 	}
 	change(d, "release", "").want(t, 200)
 	change(d, "commit", "").problem(t, 409, "wrong-state")
+}
+
+func TestAHoldThatIsOverIsNotRevived(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.stockUp(t, "kettle", 3)
+	a := w.call(t, shop, "POST", "/v1/deductions", `{"order_id":"1","hold_seconds":1,"lines":[{"sku":"kettle","quantity":2}]}`, key("k")...).want(t, 201)
+	path := a.header.Get("Location")
+	state := func() openapi.DeductionState {
+		return decode[openapi.Deduction](t, w.call(t, shop, "GET", path, "").want(t, 200)).State
+	}
+	for deadline := time.Now().Add(10 * time.Second); state() != openapi.Expired; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the hold never expired")
+		}
+	}
+	for action, body := range map[string]string{"commit": "", "extend": `{"hold_seconds":60}`} {
+		p := w.call(t, shop, "POST", path+"/"+action, body).problem(t, 409, "hold-expired")
+		if p.Deduction == nil || p.Deduction.State != openapi.Expired || p.Deduction.ExpiresAt == nil || p.Retry != openapi.Never {
+			t.Errorf("%s: %+v", action, p)
+		}
+	}
+	// For a second the gate may rest a refusal on figures from before the hold was over.
+	taken := answer{}
+	for deadline := time.Now().Add(10 * time.Second); taken.status != 201; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the units never came back: %s", taken.body)
+		}
+		taken = w.call(t, shop, "POST", "/v1/deductions", `{"order_id":"2","lines":[{"sku":"kettle","quantity":2}]}`, key("l")...)
+	}
+	anew := `{"hold_seconds":60,"reacquire":true}`
+	p := w.call(t, shop, "POST", path+"/extend", anew).problem(t, 409, "insufficient-stock")
+	if l := (*p.Short)[0]; l.Pointer != "/reacquire" || l.Sku != "kettle" || l.Requested != 2 || l.Available != 1 {
+		t.Errorf("short %+v", *p.Short)
+	}
+	w.call(t, shop, "POST", taken.header.Get("Location")+"/returns", "", key("m")...).want(t, 201)
+	if d := decode[openapi.Deduction](t, w.call(t, shop, "POST", path+"/extend", anew).want(t, 200)); d.State != openapi.Held || d.Lines[0].Held != 2 {
+		t.Errorf("reacquired %+v", d)
+	}
 }
 
 func TestReturns(t *testing.T) {

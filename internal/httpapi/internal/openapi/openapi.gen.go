@@ -204,7 +204,7 @@ type Commit struct {
 	Lines *[]LineQuantity `json:"lines,omitempty"`
 }
 
-// Deduction defines model for Deduction.
+// Deduction What an order took, or holds.
 type Deduction struct {
 	CreatedAt time.Time `json:"created_at"`
 
@@ -598,7 +598,7 @@ type Limit = int32
 // names given with the statuses.
 type BadRequest = Problem
 
-// Changed defines model for Changed.
+// Changed What an order took, or holds.
 type Changed = Deduction
 
 // Conflict What went wrong (RFC 9457), and what to do about it. `type` is a stable name: `urn:holdfast:problem:` and one of the
