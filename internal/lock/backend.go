@@ -58,6 +58,9 @@ type Grant struct {
 	Hold      string        // id of the outermost grant that this one re-enters, or its own grant id
 	Waited    bool          // somebody else held the key first
 	Uncertain bool          // a request of the claim may still be on its way: freeing the key has to outlive it
+
+	// Ended is closed when the back end learns by itself that the grant is gone. Nil where only a renewal tells.
+	Ended <-chan struct{}
 }
 
 // Backend is a system that keeps at most one holder a key. Its implementations are in the packages beside this one.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -173,15 +174,17 @@ func TestReleaseIntoAPartition(t *testing.T) {
 }
 
 // The ctx of a holder that is cut off ends before another can hold the key, in every partition.
+//
+// It runs before the tests that are parallel: how late a ctx ends is also a matter of how busy the machine is.
 func TestPartitionedHolderStopsBeforeTheNextStarts(t *testing.T) {
-	t.Parallel()
 	forEach(t, func(t *testing.T, w *world) {
+		if w.wireless {
+			t.Skip("no wire to cut")
+		}
 		const rounds, keysPerRound = 4, 25
-		var least = time.Hour
+		least := time.Hour
 		for range rounds {
-			for _, margin := range w.partition(t, keysPerRound) {
-				least = min(least, margin)
-			}
+			least = min(least, w.leastMargin(t, keysPerRound))
 		}
 		t.Logf("%d partitions: the old holder stopped at least %s before the new one held", rounds*keysPerRound, least)
 		if least <= 0 {
@@ -190,12 +193,50 @@ func TestPartitionedHolderStopsBeforeTheNextStarts(t *testing.T) {
 	})
 }
 
+// leastMargin is that of one partition. A machine so busy that a plain timer is later than the margin allows for
+// tells nothing about the lock; then it is tried again.
+func (w *world) leastMargin(t *testing.T, n int) time.Duration {
+	t.Helper()
+	for try := 1; ; try++ {
+		lateness := watchTimers()
+		least := slices.Min(w.partition(t, n))
+		if late := lateness(); least > 0 || late < 20*time.Millisecond || try == 5 {
+			return least
+		}
+	}
+}
+
+// watchTimers measures by how much timers are late until the returned function is called, which tells the most.
+func watchTimers() (most func() time.Duration) {
+	stop, done := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		var late time.Duration
+		for {
+			const pause = 5 * time.Millisecond
+			fired := make(chan time.Time, 1)
+			due := time.Now().Add(pause)
+			time.AfterFunc(pause, func() { fired <- time.Now() })
+			select {
+			case at := <-fired:
+				late = max(late, at.Sub(due))
+			case <-stop:
+				done <- late
+				return
+			}
+		}
+	}()
+	return func() time.Duration {
+		close(stop)
+		return <-done
+	}
+}
+
 // partition cuts the holder of some keys off at a random phase of its renewals and returns how long each key had
 // no holder.
 func (w *world) partition(t *testing.T, n int) []time.Duration {
 	t.Helper()
-	other := w.joinFor(t, time.Second)
-	p, broken := w.joinOver(t, time.Second)
+	other := w.joinFor(t, 2*time.Second)
+	p, broken := w.joinOver(t, 2*time.Second)
 	margins := make([]time.Duration, n)
 	var waiters, held sync.WaitGroup
 	leases := make([]*lock.Lease, n)
@@ -221,6 +262,9 @@ func (w *world) partition(t *testing.T, n int) []time.Duration {
 				return
 			}
 			margins[i] = granted.Sub(<-ended)
+			if !lease.Deadline().Before(granted) {
+				t.Errorf("the deadline was %s after the next grant", lease.Deadline().Sub(granted))
+			}
 			mustReleaseAsync(t, next)
 		})
 	}

@@ -59,7 +59,23 @@ func newLease(c *core, g Grant, o options) *Lease {
 	defer l.mu.Unlock()
 	l.renewAt = g.Sent.Add(g.Lasts / 3)
 	l.timer = time.AfterFunc(l.nextLocked(time.Now()), l.tick)
+	if g.Ended != nil {
+		go l.watch(g.Ended)
+	}
 	return l
+}
+
+// watch ends the lease when the back end says so, and ends with the lease.
+func (l *Lease) watch(gone <-chan struct{}) {
+	select {
+	case <-gone:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.over == nil {
+			l.loseLocked()
+		}
+	case <-l.ended.Done():
+	}
 }
 
 // Key is what is held.

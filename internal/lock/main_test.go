@@ -14,7 +14,7 @@ import (
 // TestMain also proves that no locker, lease or back end leaves a goroutine behind.
 func TestMain(m *testing.M) {
 	// These tests wait for time to pass far more than they compute: one for each processor would take minutes.
-	if err := flag.Set("test.parallel", "12"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(testRun{sandbox.Tests(m)})

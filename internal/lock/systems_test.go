@@ -118,7 +118,7 @@ func (w *world) joinOver(t *testing.T, ttl time.Duration) (*party, wire) {
 
 // shortest is a TTL that leaves a test time to see something; endless one that is not over before the test is.
 const (
-	shortest = 400 * time.Millisecond
+	shortest = time.Second
 	endless  = 30 * time.Second
 )
 
@@ -474,7 +474,7 @@ func redlockWorld(addrs []string, prefix string) *world {
 		for _, addr := range addrs {
 			clients = append(clients, redisClient(t, addr))
 		}
-		backend, err := redislock.NewRedlock(clients, redislock.RedlockConfig{Prefix: prefix, NodeLimit: 100 * time.Millisecond})
+		backend, err := redislock.NewRedlock(clients, redislock.RedlockConfig{Prefix: prefix, NodeLimit: 250 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -531,12 +531,12 @@ func startZooKeeper(t *testing.T) *world {
 }
 
 // A ZooKeeper session lasts 2 to 20 ticks, and our servers' tick is 200 ms.
-const shortestSession, longestSession = time.Second, 4 * time.Second
+const longestSession = 4 * time.Second
 
 func zookeeperWorld(addr, root string) *world {
 	return &world{addrs: []string{addr}, longest: longestSession, open: func(t *testing.T, addrs []string, ttl time.Duration) lock.Backend {
 		t.Helper()
-		session := min(max(ttl, shortestSession), longestSession)
+		session := min(ttl, longestSession)
 		backend, err := zklock.New(addrs, zklock.Config{Root: root, Session: session})
 		if err != nil {
 			t.Fatal(err)

@@ -34,9 +34,11 @@ type Advisory struct {
 
 // session is a connection that holds or may hold the lock of a key.
 type session struct {
-	conn *pgxpool.Conn // nil once it was closed because an answer did not come
-	pid  uint32
-	key  string
+	conn    *pgxpool.Conn // nil once it was closed because an answer did not come
+	pid     uint32
+	key     string
+	renewal chan error // of the renewal on its way; nil if none is
+	sent    time.Time  // when that was sent
 }
 
 // lockSpace keeps our advisory locks apart from those of others in the same database: it seeds the hash of the key.
@@ -49,6 +51,7 @@ func NewAdvisory(ctx context.Context, pool *pgxpool.Pool, maxSessions int32) (*A
 	config.MaxConns, config.MinConns, config.MinIdleConns = maxSessions, 0, 0
 	config.ConnConfig.RuntimeParams["client_connection_check_interval"] = "1s"
 	config.ConnConfig.RuntimeParams["application_name"] = "holdfast-lock"
+	config.ConnConfig.DialFunc = dialWatched(config.ConnConfig.DialFunc)
 	// A waiter that is cancelled asks the server to end the statement, and keeps its session: when Acquire returns
 	// nobody waits any more. A server that does not react in time loses the session.
 	config.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
@@ -166,10 +169,12 @@ func (s *session) take(ctx context.Context, statement string, c lock.Claim) (loc
 	if !locked {
 		return g, &lock.HeldError{}
 	}
+	g.Ended = ended(s.conn)
 	g.Sent = time.Now() // the session is not idle before this statement is done
 	ctx, cancel := context.WithTimeout(ctx, acquireLimit)
 	defer cancel()
-	return g, s.conn.QueryRow(ctx, enterSession, c.Key, c.Value, c.TTL).Scan(&g.Token)
+	err := s.conn.QueryRow(ctx, enterSession, c.Key, c.Value, c.TTL).Scan(&g.Token)
+	return g, err
 }
 
 // giveBack returns the connection to the pool, holding nothing: a lock may have been granted to a statement that
@@ -189,6 +194,11 @@ func (s *session) giveBack() bool {
 
 // close ends our side of the session. The server's side may go on for a while; end sees to that.
 func (s *session) close() {
+	if s.renewal != nil { // it uses the connection
+		_ = s.conn.Conn().PgConn().Conn().Close() // which ends it
+		<-s.renewal
+		s.renewal = nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = s.conn.Conn().Close(ctx) // all that can fail is saying goodbye
@@ -214,19 +224,52 @@ func (a *Advisory) session(c lock.Claim) *session {
 	return a.sessions[c.Owner.Grant]
 }
 
-// Renew implements [lock.Backend]: any statement keeps the session from being idle. A session that does not answer
-// is given up, because nothing tells whether the server has ended it.
+// Renew implements [lock.Backend]: any statement keeps the session from being idle.
+//
+// A renewal is not cancelled with ctx, because that would close the session, and the server would free the key while
+// the holder still counts on it. It goes on for as long as the server can keep the session, and the next call takes
+// it over.
 func (a *Advisory) Renew(ctx context.Context, g lock.Grant) (lock.Grant, error) {
 	s := a.session(g.Claim)
 	if s == nil || s.conn == nil {
 		return lock.Grant{}, lock.ErrLost
 	}
-	g.Sent, g.Lasts = time.Now(), g.TTL
-	if _, err := s.conn.Exec(ctx, "SELECT 1"); err != nil {
-		s.close()
-		return lock.Grant{}, fmt.Errorf("postgres: the session of %s: %w: %w", g.Key, lock.ErrLost, err)
+	if s.renewal == nil {
+		s.renewal, s.sent = make(chan error, 1), time.Now()
+		go s.ping(s.renewal, g.Sent.Add(g.Lasts))
 	}
-	return g, nil
+	select {
+	case err := <-s.renewal:
+		s.renewal = nil
+		if err != nil {
+			return lock.Grant{}, fmt.Errorf("postgres: the session of %s: %w: %w", g.Key, lock.ErrLost, err)
+		}
+		g.Sent, g.Lasts = s.sent, g.TTL
+		return g, nil
+	case <-ctx.Done():
+		return lock.Grant{}, fmt.Errorf("postgres: the session of %s does not answer: %w", g.Key, ctx.Err())
+	}
+}
+
+func (s *session) ping(answer chan<- error, until time.Time) {
+	ctx, cancel := context.WithDeadline(context.Background(), until)
+	defer cancel()
+	_, err := s.conn.Exec(ctx, "SELECT 1")
+	answer <- err
+}
+
+// settle waits for a renewal on its way: a connection serves one statement at a time.
+func (s *session) settle(ctx context.Context) error {
+	if s.renewal == nil {
+		return nil
+	}
+	select {
+	case err := <-s.renewal:
+		s.renewal = nil
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Release implements [lock.Backend].
@@ -237,6 +280,10 @@ func (a *Advisory) Release(ctx context.Context, g lock.Grant) error {
 	}
 	if s.conn == nil {
 		return a.end(ctx, g.Claim, s)
+	}
+	if err := s.settle(ctx); err != nil {
+		s.close()
+		return fmt.Errorf("postgres: %w: %w", lock.ErrUnknownOutcome, err)
 	}
 	var unlocked bool
 	var setting string

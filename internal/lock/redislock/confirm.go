@@ -39,9 +39,12 @@ func (n *node) runAndWait(ctx context.Context, replicas int, limit time.Duration
 	if err != nil {
 		return 0, err
 	}
-	confirmed, err := wait.Int64()
-	if err != nil || confirmed < int64(replicas) {
-		return answer, fmt.Errorf("%w: %d of %d: %w", errUnconfirmed, confirmed, replicas, err)
+	switch confirmed, err := wait.Int64(); {
+	case err != nil:
+		return answer, fmt.Errorf("%w: %w", errUnconfirmed, err)
+	case confirmed < int64(replicas):
+		return answer, fmt.Errorf("%w: %d of %d", errUnconfirmed, confirmed, replicas)
+	default:
+		return answer, nil
 	}
-	return answer, nil
 }

@@ -101,8 +101,8 @@ func TestListUsesScanAndSkipsWhatIsNotOurs(t *testing.T) {
 		pipe.Set(t.Context(), fmt.Sprintf("lock:{k%d}", i), claim("", "G", "").Value, time.Hour)
 		pipe.Set(t.Context(), fmt.Sprintf("other:{k%d}", i), "x", 0)
 	}
-	pipe.Set(t.Context(), "lock:{for ever}", "x", 0)
-	pipe.HSet(t.Context(), "lock:{a hash}", "f", "v")
+	pipe.Set(t.Context(), "lock:{forever}", "x", 0)
+	pipe.HSet(t.Context(), "lock:{hash}", "f", "v")
 	pipe.Set(t.Context(), "lock:{%zz}", "x", time.Hour)
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)
@@ -119,10 +119,10 @@ func TestListUsesScanAndSkipsWhatIsNotOurs(t *testing.T) {
 		t.Errorf("commands used: %s", stats)
 	}
 	// A key without an end is somebody else's; it is held, not stolen.
-	if _, err := b.Acquire(t.Context(), claim("for ever", "G", "")); !errors.Is(err, lock.ErrHeld) {
+	if _, err := b.Acquire(t.Context(), claim("forever", "G", "")); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("acquire of a foreign key: %v", err)
 	}
-	if _, err := b.Acquire(t.Context(), claim("a hash", "G", "")); err == nil || errors.Is(err, lock.ErrUnknownOutcome) {
+	if _, err := b.Acquire(t.Context(), claim("hash", "G", "")); err == nil || errors.Is(err, lock.ErrUnknownOutcome) {
 		t.Errorf("acquire of a key of another type: %v", err)
 	}
 }
