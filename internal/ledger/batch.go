@@ -19,9 +19,16 @@ type reading int
 
 const (
 	fromMemory reading = iota // last known rows; may only grant
-	justRead                  // rows, keys and orders read just now
-	locked                    // the same, with the rows locked until the write commits
+	justRead                  // rows read just now
+	locked                    // the same, locked until the write commits
 )
+
+// basis is what an attempt rests on. Keys and orders are looked up only where one is expected to be found, or
+// something is to be refused: a grant is proved by the unique indexes.
+type basis struct {
+	rows  reading
+	names bool
+}
 
 // What an attempt to carry out a batch can come to, besides done and a broken connection.
 var (
@@ -84,33 +91,36 @@ func (w *writer) carryOut(batch []*request) {
 func (w *writer) settle(batch []*request, deadline time.Time) ([]result, error) {
 	l := w.ledger
 	v := newView(len(batch), &w.params)
-	from := l.memory.fill(v, batch, time.Now())
+	on := l.memory.fill(v, batch, time.Now())
 	maybe := false // a write was sent and its outcome never seen
 	var decided map[stock.Item]*itemRow
 	pause := 10 * time.Millisecond
 	for {
-		results, err := w.attempt(v, batch, from, decided, deadline)
+		results, err := w.attempt(v, batch, on, decided, deadline)
 		decided = nil
 		switch {
 		case err == nil:
 			return results, nil
 		case errors.Is(err, errNeedsRead):
-			from = max(from, justRead)
+			if on.rows == locked {
+				l.memory.suspect(time.Now()) // more refusals will follow: look first
+			}
+			on = basis{max(on.rows, justRead), true}
 			v = newView(len(batch), &w.params)
 			continue
 		case errors.Is(err, errNotAsSeen):
 			l.metrics.conflicts.Inc()
-			decided, from = v.items, locked
+			decided, on.rows = v.items, locked
 		case errors.Is(err, errUsed):
 			l.metrics.duplicates.Inc()
 			l.memory.suspect(time.Now())
-			from = max(from, justRead)
+			on = basis{max(on.rows, justRead), true}
 		case errors.Is(err, errUnconfirmed):
 			return nil, err
 		case errors.Is(err, stock.ErrUnknownOutcome):
 			// Sent again on rows that are locked, it waits for whatever became of the first sending.
 			l.metrics.unknown.Inc()
-			maybe, from = true, locked
+			maybe, on = true, basis{locked, true}
 		case !isOutage(err):
 			return nil, err
 		}
@@ -120,7 +130,7 @@ func (w *writer) settle(batch []*request, deadline time.Time) ([]result, error) 
 		if isOutage(err) {
 			w.ledger.pause(pause)
 			pause = min(2*pause, 250*time.Millisecond)
-			from = max(from, justRead)
+			on.rows = max(on.rows, justRead)
 		}
 		v = newView(len(batch), &w.params)
 	}
@@ -138,13 +148,13 @@ func giveUp(err error, maybe bool) error {
 }
 
 // attempt decides the batch once and, if anything is granted, writes it.
-func (w *writer) attempt(v *view, batch []*request, from reading, decided map[stock.Item]*itemRow, deadline time.Time) ([]result, error) {
+func (w *writer) attempt(v *view, batch []*request, on basis, decided map[stock.Item]*itemRow, deadline time.Time) ([]result, error) {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	if err := w.connect(ctx); err != nil {
 		return nil, err
 	}
-	if from == fromMemory {
+	if on.rows == fromMemory {
 		results, err := decideAll(v, batch)
 		if err != nil {
 			return nil, err
@@ -152,7 +162,7 @@ func (w *writer) attempt(v *view, batch []*request, from reading, decided map[st
 		return w.commit(ctx, w.conn.queries, nil, v, batch, results)
 	}
 	queries, tx := w.conn.queries, pgx.Tx(nil)
-	if from == locked {
+	if on.rows == locked {
 		var err error
 		if tx, err = w.conn.conn.Begin(ctx); err != nil {
 			return nil, w.broken(err, false)
@@ -160,7 +170,7 @@ func (w *writer) attempt(v *view, batch []*request, from reading, decided map[st
 		defer w.rollBack(tx)
 		queries = queries.WithTx(tx)
 	}
-	if err := w.read(ctx, queries, v, batch, from); err != nil {
+	if err := w.read(ctx, queries, v, batch, on); err != nil {
 		return nil, w.broken(err, false)
 	}
 	if decided != nil {
@@ -178,7 +188,7 @@ func decideAll(v *view, batch []*request) ([]result, error) {
 	results := make([]result, len(batch))
 	for i, r := range batch {
 		results[i] = r.op.decide(v)
-		if results[i].err != nil && !v.fresh && !results[i].certain {
+		if results[i].err != nil && !(v.fresh && v.named) && !results[i].certain {
 			return nil, errNeedsRead
 		}
 	}
@@ -237,14 +247,17 @@ func write(ctx context.Context, q *dbsqlc.Queries, v *view, batch []*request) (a
 
 // read fills the view with everything the batch may rest on, as it is committed now. Rows are read before
 // keys: whoever sees a row after a deduction then also sees the deduction's key.
-func (w *writer) read(ctx context.Context, q *dbsqlc.Queries, v *view, batch []*request, from reading) error {
-	v.fresh = true
+func (w *writer) read(ctx context.Context, q *dbsqlc.Queries, v *view, batch []*request, on basis) error {
+	v.fresh, v.named = true, on.names
 	needs := needsOf(batch)
-	if err := readItems(ctx, q, v, needs.items, from); err != nil {
+	if err := readItems(ctx, q, v, needs.items, on.rows); err != nil {
 		return err
 	}
-	if err := readDeductions(ctx, q, v, needs.deductions, from); err != nil {
+	if err := readDeductions(ctx, q, v, needs.deductions, on.rows); err != nil {
 		return err
+	}
+	if !on.names {
+		return nil
 	}
 	return readNames(ctx, q, v, needs)
 }

@@ -33,14 +33,12 @@ type remembered struct {
 
 func newMemory() *memory { return &memory{rows: make(map[stock.Item]remembered)} }
 
-// fill puts the remembered rows of a batch's items into v. It reports how the batch should start: from
-// memory, with rows just read, or with rows locked.
-func (m *memory) fill(v *view, batch []*request, now time.Time) (r reading) {
+// fill puts the remembered rows of a batch's items into v. It reports what the batch should first rest on.
+func (m *memory) fill(v *view, batch []*request, now time.Time) (on basis) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r = fromMemory
 	if now.Before(m.suspectTo) {
-		r = justRead
+		on = basis{justRead, true}
 	}
 	for _, req := range batch {
 		if req.about != nil {
@@ -52,16 +50,16 @@ func (m *memory) fill(v *view, batch []*request, now time.Time) (r reading) {
 			}
 			row, ok := m.rows[item]
 			if !ok {
-				r = max(r, justRead)
+				on.rows = max(on.rows, justRead)
 				continue
 			}
 			if now.Before(row.contendedTo) {
-				r = locked
+				on.rows = locked
 			}
 			v.items[item] = &itemRow{id: row.id, seen: row.levels.Version, levels: row.levels}
 		}
 	}
-	return r
+	return on
 }
 
 // learn keeps what was read or written.

@@ -27,7 +27,7 @@ func (l *Ledger) answerRecalls(batch []*request, params *dbsqlc.WriteBatchParams
 	defer cancel()
 	v := newView(0, params)
 	err := readNames(ctx, l.reads, v, needsOf(batch))
-	v.fresh = true
+	v.fresh, v.named = true, true
 	for _, r := range batch {
 		if err != nil {
 			r.done <- refuse(readError(err))

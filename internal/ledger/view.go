@@ -13,9 +13,9 @@ import (
 // view is what a batch is decided on, and what the decision adds up to. It is plain memory: deciding reads
 // and changes the view, nothing else.
 type view struct {
-	// fresh: everything in the view was just read. A view that is not fresh may only grant, because the
-	// write proves a grant by its versions; nothing proves a refusal.
-	fresh bool
+	// fresh: the rows were just read; named: so were keys and orders. Only a view that is both may refuse:
+	// the write proves a grant, by its versions and the unique indexes; nothing proves a refusal.
+	fresh, named bool
 	// now is the ledger's clock when the view was read; zero unless fresh.
 	now time.Time
 
