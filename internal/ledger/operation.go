@@ -41,6 +41,9 @@ func refuse(err error) result { return result{err: err} }
 // answer of an operation on a deduction that is granted; at is not known before the write.
 func (v *view) answer(d *deductionRow, hold time.Duration) result {
 	out := &stock.Outcome{Deduction: d.Deduction, Levels: make([]stock.Levels, 0, len(d.Lines))}
+	if hold == 0 {
+		out.Deduction = v.asOfNow(d)
+	}
 	for i := range d.Lines {
 		if row := v.items[d.Lines[i].Item]; !row.listed {
 			row.listed = true

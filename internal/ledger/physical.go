@@ -75,11 +75,11 @@ func (o *giveIn) possible(v *view, d *deductionRow, back []stock.Quantity) error
 	}
 	switch {
 	case !taken:
-		return &stock.StateError{Deduction: d.Deduction}
+		return &stock.StateError{Deduction: v.asOfNow(d)}
 	case excess != nil:
 		return &stock.ReturnError{Lines: excess}
 	case total == 0:
-		return &stock.StateError{Deduction: d.Deduction}
+		return &stock.StateError{Deduction: v.asOfNow(d)}
 	}
 	return nil
 }

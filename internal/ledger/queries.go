@@ -54,12 +54,10 @@ func (l *Ledger) readWithClock(ctx context.Context, id uuid.UUID) (d *stock.Dedu
 
 // showExpired makes a hold whose time is over look as the sweeper will leave it.
 func showExpired(d *stock.Deduction) {
-	d.State = stock.Expired
 	for i := range d.Lines {
-		if d.Lines[i].Held = 0; d.Lines[i].Committed > 0 {
-			d.State = stock.Committed
-		}
+		d.Lines[i].Held = 0
 	}
+	d.State = ended(d.Lines, stock.Expired)
 }
 
 // Deduction by id, with the figures of its items now; [stock.ErrNotFound] when it is not the client's.
