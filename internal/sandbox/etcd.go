@@ -55,7 +55,7 @@ func (e *Etcd) URL() string { return "http://" + e.Addr() }
 
 // serves reports whether the child, which says so in its log, serves requests, and has elected itself.
 func (e *Etcd) serves(ctx context.Context, child *process) bool {
-	if !strings.Contains(child.output(), "ready to serve client requests") && !strings.Contains(child.output(), "serving client traffic") {
+	if !strings.Contains(child.output(), "ready to serve client requests") {
 		return false
 	}
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}

@@ -58,7 +58,7 @@ func (s software) install(ctx context.Context, progress io.Writer) (binaries, er
 	}
 	for _, service := range s.services {
 		if out, err := exec.CommandContext(ctx, "update-rc.d", service, "disable").CombinedOutput(); err != nil {
-			return binaries{}, fmt.Errorf("keep %s from starting at boot: %w\n%s", service, err, tail(out))
+			return binaries{}, fmt.Errorf("keep %s from starting at boot: %w\n%s", service, err, tail(string(out)))
 		}
 	}
 	if found, ok := s.installed("/"); ok {
@@ -68,18 +68,18 @@ func (s software) install(ctx context.Context, progress io.Writer) (binaries, er
 }
 
 // forbidServices keeps package scripts from starting services: policy-rc.d is what they ask. One that is there
-// already is respected.
+// already is respected, unless it is ours from a run that was killed.
 func forbidServices() (withdraw func(), err error) {
 	const path = "/usr/sbin/policy-rc.d"
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
-	if os.IsExist(err) {
+	const text = "#!/bin/sh\n# Holdfast is installing a package and wants no service of it. Safe to remove.\nexit 101\n"
+	existing, err := os.ReadFile(path)
+	if err == nil && string(existing) != text {
 		return func() {}, nil
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	_, err = file.WriteString("#!/bin/sh\n# Holdfast is installing a package and wants no service of it. Safe to remove.\nexit 101\n")
-	return func() { _ = os.Remove(path) }, errors.Join(err, file.Close())
+	return func() { _ = os.Remove(path) }, os.WriteFile(path, []byte(text), 0o755)
 }
 
 // unpack downloads the packages, and those they need that are not installed, and unpacks them below root. It changes
@@ -103,7 +103,7 @@ func (s software) unpack(ctx context.Context, root string, progress io.Writer) e
 	files, _ := filepath.Glob(filepath.Join(debs, "*.deb")) // the pattern is valid
 	for _, file := range files {
 		if out, err := exec.CommandContext(ctx, "dpkg-deb", "-x", file, root).CombinedOutput(); err != nil {
-			return fmt.Errorf("unpack %s: %w\n%s", filepath.Base(file), err, tail(out))
+			return fmt.Errorf("unpack %s: %w\n%s", filepath.Base(file), err, tail(string(out)))
 		}
 	}
 	return errors.Join(os.RemoveAll(debs), relink(root))
@@ -149,7 +149,7 @@ func (s software) download(ctx context.Context, lists, dir string) error {
 	download := aptCommand(ctx, lists, append([]string{"download"}, names...)...)
 	download.Dir = dir
 	if out, err := download.CombinedOutput(); err != nil {
-		return fmt.Errorf("download %s: %w\n%s", strings.Join(names, " "), err, tail(out))
+		return fmt.Errorf("download %s: %w\n%s", strings.Join(names, " "), err, tail(string(out)))
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func (s software) needs(name string) bool {
 // apt runs apt-get; the error carries the tail of what it printed.
 func apt(ctx context.Context, lists string, args ...string) error {
 	if out, err := aptCommand(ctx, lists, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("apt-get %s: %w\n%s", strings.Join(args, " "), err, tail(out))
+		return fmt.Errorf("apt-get %s: %w\n%s", strings.Join(args, " "), err, tail(string(out)))
 	}
 	return nil
 }

@@ -137,20 +137,23 @@ func (p *Postgres) accepts(_ context.Context, child *process) bool {
 // server here; processes of the last one that have not noticed yet are given time and then ended, because
 // Postgres refuses to start beside them.
 func (p *Postgres) clearRemains() error {
-	lingering := func() []int { return processesIn(p.data()) }
-	if !await(func() bool { return len(lingering()) == 0 }, stopLimit/4) {
-		for _, pid := range lingering() {
+	lingering := func() bool { pids, _ := processesIn(p.data()); return len(pids) > 0 }
+	if !await(func() bool { return !lingering() }, lingerLimit) {
+		pids, _ := processesIn(p.data())
+		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // gone is fine
 		}
-		if !await(func() bool { return len(lingering()) == 0 }, stopLimit/4) {
-			return fmt.Errorf("processes of an earlier server in %s do not end: %v", p.data(), lingering())
+		if !await(func() bool { return !lingering() }, lingerLimit) {
+			return fmt.Errorf("processes of an earlier server in %s do not end: %v", p.data(), pids)
 		}
 	}
-	err := os.Remove(filepath.Join(p.data(), "postmaster.pid"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+	if _, known := processesIn(p.data()); !known {
+		return nil // Postgres finds out by itself, unless the id of its old process is used again
 	}
-	return err
+	if err := os.Remove(filepath.Join(p.data(), "postmaster.pid")); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // postgresUser is who Postgres runs as: ourselves, unless we are root, whom Postgres refuses.

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -108,7 +107,7 @@ func (p program) run() error {
 	}
 	defer release()
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("run %s: %w\n%s", p.path, err, tail(out))
+		return fmt.Errorf("run %s: %w\n%s", p.path, err, tail(string(out)))
 	}
 	return nil
 }
@@ -123,7 +122,7 @@ func (p *process) ended() bool {
 	}
 }
 
-// output is the tail of what this run of the child wrote to its log.
+// output is what this run of the child wrote to its log, at most the first MiB.
 func (p *process) output() string {
 	file, err := os.Open(p.log)
 	if err != nil {
@@ -134,15 +133,12 @@ func (p *process) output() string {
 	if err != nil {
 		return err.Error()
 	}
-	return tail(written)
+	return string(written)
 }
 
 // tail is the end of a log that still fits into an error message.
-func tail(text []byte) string {
+func tail(text string) string {
 	const limit = 2 << 10
-	text = bytes.TrimSpace(text)
-	if len(text) > limit {
-		text = text[len(text)-limit:]
-	}
-	return string(text)
+	text = strings.TrimSpace(text)
+	return text[max(0, len(text)-limit):]
 }

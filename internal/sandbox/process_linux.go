@@ -98,15 +98,15 @@ func gone(pid int) bool {
 	return state == 0 || state == 'Z' || state == 'X'
 }
 
-// processesIn lists the processes whose working directory is dir, as that of every Postgres process is its data.
-func processesIn(dir string) []int {
-	found := []int{}
+// processesIn lists the processes whose working directory is dir, as that of every Postgres process is its data;
+// known is false where we cannot tell.
+func processesIn(dir string) (pids []int, known bool) {
 	links, _ := filepath.Glob("/proc/[0-9]*/cwd") // the pattern is valid
 	for _, link := range links {
 		if target, err := os.Readlink(link); err == nil && target == dir {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(link)))
-			found = append(found, pid)
+			pids = append(pids, pid)
 		}
 	}
-	return found
+	return pids, true
 }

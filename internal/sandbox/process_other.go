@@ -63,5 +63,5 @@ func stopped(pid int) bool { return strings.HasPrefix(state(pid), "T") || gone(p
 // gone reports whether a process has ended, reaped or not.
 func gone(pid int) bool { return state(pid) == "" || strings.HasPrefix(state(pid), "Z") }
 
-// processesIn knows nothing here: Postgres itself refuses to start beside what is left of an earlier server.
-func processesIn(string) []int { return nil }
+// processesIn lists the processes whose working directory is dir; known is false where we cannot tell, as here.
+func processesIn(string) (pids []int, known bool) { return nil, false }

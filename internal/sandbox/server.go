@@ -17,6 +17,7 @@ const (
 	startLimit   = 2 * time.Minute  // crash recovery of a large log included
 	stopLimit    = 20 * time.Second // a shutdown checkpoint of a large server included
 	pauseLimit   = 5 * time.Second
+	lingerLimit  = 5 * time.Second // for processes of a killed server to notice
 	pollInterval = 2 * time.Millisecond
 )
 
@@ -237,7 +238,7 @@ func (s *server) launchLocked(ctx context.Context) error {
 }
 
 func (s *server) startError(why, output string) error {
-	err := fmt.Errorf("start %s on port %d: %s; the end of its log:\n%s", s.name, s.port, why, output)
+	err := fmt.Errorf("start %s on port %d: %s; the end of its log:\n%s", s.name, s.port, why, tail(output))
 	if strings.Contains(strings.ToLower(output), "address already in use") {
 		return fmt.Errorf("%w: %w", ErrPortTaken, err)
 	}

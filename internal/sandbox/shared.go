@@ -149,14 +149,27 @@ func OwnRedis(t testing.TB, config RedisConfig) *Redis {
 // and cannot be fetched.
 func OwnEtcd(t testing.TB) *Etcd {
 	t.Helper()
-	return own(t, EtcdConfig{}, StartEtcd)
+	return own(t, EtcdConfig{}, orSkip(t, StartEtcd))
 }
 
 // OwnZooKeeper starts a ZooKeeper server that ends with the test. The test is skipped on systems where ZooKeeper is
 // not installed and cannot be fetched.
 func OwnZooKeeper(t testing.TB) *ZooKeeper {
 	t.Helper()
-	return own(t, ZooKeeperConfig{}, StartZooKeeper)
+	return own(t, ZooKeeperConfig{}, orSkip(t, StartZooKeeper))
+}
+
+// orSkip makes a server optional: not every system has it.
+func orSkip[Server, Config any](
+	t testing.TB, start func(context.Context, Config) (Server, error),
+) func(context.Context, Config) (Server, error) {
+	return func(ctx context.Context, config Config) (Server, error) {
+		server, err := start(ctx, config)
+		if errors.Is(err, ErrUnavailable) {
+			t.Skip(err)
+		}
+		return server, err
+	}
 }
 
 // own starts a server that ends with the test.
@@ -167,9 +180,6 @@ func own[Server interface{ Stop(context.Context) error }, Config any](
 	ctx, cancel := context.WithTimeout(context.Background(), helperLimit)
 	defer cancel()
 	server, err := start(ctx, config)
-	if optional := any(config); errors.Is(err, ErrUnavailable) && (optional == any(EtcdConfig{}) || optional == any(ZooKeeperConfig{})) {
-		t.Skip(err)
-	}
 	if err != nil {
 		t.Fatalf("server for %s: %v", t.Name(), err)
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -48,10 +49,9 @@ func StartZooKeeper(ctx context.Context, config ZooKeeperConfig) (*ZooKeeper, er
 	z.program = func() (program, error) {
 		return program{path: java.path("java"), args: []string{
 			// Small, and quick to start. user.home is how the server tells who it is, see answers.
-			"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Duser.home=" + dir.path,
-			"-Dzookeeper.admin.enableServer=false", "-Dzookeeper.jmx.log4j.disable=true",
-			"-Dlog4j.configuration=file:" + dir.file("log4j.properties"),
-			"-cp", jars.path("zookeeper.jar"), "org.apache.zookeeper.server.quorum.QuorumPeerMain", dir.file("zoo.cfg"),
+			"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.home=" + dir.path,
+			"-Dzookeeper.admin.enableServer=false", "-Dzookeeper.jmx.log4j.disable=true", "-Dorg.slf4j.simpleLogger.showDateTime=true",
+			"-cp", classPath(jars.dir), "org.apache.zookeeper.server.quorum.QuorumPeerMain", dir.file("zoo.cfg"),
 		}, env: java.env, dir: dir.path}, z.configure()
 	}
 	if err := z.start(ctx); err != nil {
@@ -60,16 +60,20 @@ func StartZooKeeper(ctx context.Context, config ZooKeeperConfig) (*ZooKeeper, er
 	return z, nil
 }
 
+// classPath lists the jars that a server standing alone needs. The main one names more of them, at the place where
+// they are when they are installed.
+func classPath(dir string) string {
+	jars := []string{"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "metrics-core", "snappy-java", "commons-io"}
+	for i, name := range jars {
+		jars[i] = filepath.Join(dir, name+".jar")
+	}
+	return strings.Join(jars, ":")
+}
+
 func (z *ZooKeeper) configure() error {
 	config := fmt.Sprintf("dataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\ntickTime=%d\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr,envi\n",
 		z.dir.file("data"), z.port, zookeeperTick.Milliseconds())
-	const logging = "log4j.rootLogger=INFO, CONSOLE\n" +
-		"log4j.appender.CONSOLE=org.apache.log4j.ConsoleAppender\n" +
-		"log4j.appender.CONSOLE.layout=org.apache.log4j.PatternLayout\n" +
-		"log4j.appender.CONSOLE.layout.ConversionPattern=%d{ISO8601} %-5p %c{1} %m%n\n"
-	return errors.Join(
-		os.WriteFile(z.dir.file("zoo.cfg"), []byte(config), 0o644),
-		os.WriteFile(z.dir.file("log4j.properties"), []byte(logging), 0o644))
+	return os.WriteFile(z.dir.file("zoo.cfg"), []byte(config), 0o644)
 }
 
 // answers reports whether this very server, not another that took the port, answers.
