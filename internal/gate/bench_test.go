@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-stock/holdfast/internal/gate"
-	"github.com/holdfast-stock/holdfast/internal/sandbox"
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
 
@@ -22,9 +21,9 @@ func benchmarkTake(b *testing.B, items int, onHand stock.Quantity, want gate.Ver
 	skus := make([]string, items)
 	for i := range skus {
 		skus[i] = "SKU-" + strconv.Itoa(i)
-		s.put(item(skus[i]), 1, onHand)
+		s.put(skus[i], 1, onHand)
 	}
-	client := dial(b, sandbox.RedisAddr(b))
+	client := shared(b)
 	client.ConfigResetStat(b.Context())
 	g := open(b, client, s, gate.Config{Ample: -1})
 	var n atomic.Uint64
