@@ -70,6 +70,7 @@ func zookeeperSoftware() software {
 		programs: []string{"zookeeper.jar"},
 		places:   []string{"/usr/share/java"},
 		packages: []string{"libzookeeper-java"},
+		unneeded: []string{"openjdk", "default-jre"}, // found or fetched by itself
 	}
 }
 
