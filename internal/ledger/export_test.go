@@ -51,7 +51,7 @@ func AskDeduct(r *stock.DeductRequest, id uuid.UUID) Asked { return Asked{op: ne
 // AskCommit is the operation of Ledger.Commit.
 func AskCommit(d *stock.Deduction, r *stock.CommitRequest) Asked {
 	on := newOnDeduction(d.Client, d)
-	return Asked{&commit{onDeduction: on, CommitRequest: r, fingerprint: r.Fingerprint()}, on.row}
+	return Asked{newCommit(on, r), on.row}
 }
 
 // AskRelease is the operation of Ledger.Release.
@@ -161,7 +161,7 @@ func Decide(s Sight, batch ...Asked) Decision {
 
 func (s Sight) view(params *dbsqlc.WriteBatchParams) *view {
 	v := newView(len(s.Items), params)
-	v.fresh, v.now = s.Fresh, s.Now
+	v.fresh, v.named, v.now = s.Fresh, s.Fresh, s.Now
 	for i, l := range s.Items {
 		v.items[l.Item] = &itemRow{id: int64(i + 1), seen: l.Version, levels: l}
 	}

@@ -9,6 +9,9 @@ import (
 // systemActor is who a movement names when nobody asked for it: a hold that expired.
 const systemActor = "holdfast"
 
+// nobody scopes keys that no client chose; a client has a name.
+const nobody = ""
+
 // onDeduction is the part that operations on an existing deduction share.
 type onDeduction struct {
 	client string
@@ -35,10 +38,22 @@ type commit struct {
 	fingerprint stock.Fingerprint
 }
 
+// newCommit gives a commit of named quantities that has no key one of its own: it is the last commit of its
+// deduction, but after others that kept the rest the state does not tell a retry from another request.
+func newCommit(on onDeduction, r *stock.CommitRequest) *commit {
+	o := &commit{onDeduction: on, CommitRequest: r, fingerprint: r.Fingerprint()}
+	if r.Key == "" && len(r.Lines) > 0 {
+		last := *r
+		last.Keyed = stock.Keyed{Client: nobody, Key: "commit " + r.ID.String()}
+		o.CommitRequest = &last
+	}
+	return o
+}
+
 func (o *commit) names() names { return names{deduction: o.row, key: o.Keyed} }
 
 func (o *commit) decide(v *view) result {
-	if op, ok := v.operations[o.Keyed]; ok && o.Key != "" {
+	if op, ok := v.operations[o.Keyed]; ok && o.Key != "" && (o.Client != nobody || op.fingerprint == o.fingerprint) {
 		return replayed(op, o.fingerprint)
 	}
 	d := v.deductions[o.id]

@@ -169,9 +169,7 @@ func (l *Ledger) Recall(ctx context.Context, r *stock.DeductRequest) (*stock.Out
 // Commit takes what a deduction holds: [stock.ErrHoldExpired] when its time is over, [stock.ErrWrongState]
 // when it holds nothing. A retry finds it done and is answered with what it is now, Replayed.
 func (l *Ledger) Commit(ctx context.Context, r *stock.CommitRequest) (*stock.Outcome, error) {
-	return l.change(ctx, r.Client, r.ID, func(on onDeduction) operation {
-		return &commit{onDeduction: on, CommitRequest: r, fingerprint: r.Fingerprint()}
-	})
+	return l.change(ctx, r.Client, r.ID, func(on onDeduction) operation { return newCommit(on, r) })
 }
 
 // Release gives back what a deduction holds; one that holds nothing any more is left as it is, Replayed.
