@@ -122,6 +122,14 @@ func connect(t testing.TB, url string) *pgx.Conn {
 	return conn
 }
 
+// execute runs SQL, as only tests do.
+func execute(t testing.TB, url, statement string, args ...any) {
+	t.Helper()
+	if _, err := connect(t, url).Exec(t.Context(), statement, args...); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
 // blockItem locks an item's row, so that batches on it wait, until the function it returns is called.
 func blockItem(t testing.TB, url, sku string) (release func()) {
 	t.Helper()
