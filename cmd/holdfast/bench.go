@@ -16,9 +16,48 @@ import (
 )
 
 type benchCommand struct {
+	Suite    benchSuite    `cmd:"" default:"withargs" help:"Measure everything that is promised, beside an ordinary service, and print a table."`
 	Run      benchRun      `cmd:"" help:"Measure one workload, against a private service or running ones."`
 	Service  benchService  `cmd:"" hidden:"" help:"The service, until standard input ends."`
 	Baseline benchBaseline `cmd:"" hidden:"" help:"What it is compared with, until standard input ends."`
+}
+
+type benchSuite struct {
+	Only    []string      `enum:"hot,spread,refusals,single,slow-flush,two-processes,prefill" help:"Parts to run: ${enum}. None: all but prefill."`
+	Round   time.Duration `default:"5s" help:"How long each measurement takes."`
+	Rounds  int           `default:"3" help:"Measurements of each; the median counts."`
+	Short   bool          `help:"One round of a second: shows that it works, not how fast it is."`
+	Prefill int           `default:"10" help:"Millions of deductions that the part prefill writes."`
+	Dir     string        `help:"Where the ledger is kept between runs; none: a temporary one."`
+	JSON    bool          `name:"json" help:"Print JSON instead of Markdown."`
+}
+
+// Run measures part after part. What was measured before something went wrong is printed too.
+func (c *benchSuite) Run(ctx context.Context, s streams) (err error) {
+	if c.Short {
+		c.Round, c.Rounds = time.Second, 1
+	}
+	stack, err := startStack(ctx, c.Dir, s)
+	if stack != nil {
+		defer func() { err = errors.Join(err, stack.Stop()) }()
+	}
+	if err != nil {
+		return err
+	}
+	rows, err := stack.Suite(ctx, bench.SuiteConfig{Round: c.Round, Rounds: c.Rounds, Only: c.Only, Prefill: c.Prefill, Progress: s.err})
+	if c.JSON {
+		return errors.Join(err, json.NewEncoder(s.out).Encode(rows))
+	}
+	_, failed := io.WriteString(s.out, bench.Markdown(rows))
+	return errors.Join(err, failed)
+}
+
+func startStack(ctx context.Context, dir string, s streams) (*bench.Stack, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return bench.StartStack(ctx, bench.StackConfig{Executable: self, Dir: dir, Progress: s.err})
 }
 
 // untilInputEnds is a context that ends with standard input, so that a process which is measured cannot outlive the one that
@@ -103,7 +142,8 @@ type benchRun struct {
 	Token       string   `env:"HOLDFAST_TOKEN" help:"Token for it, with the scope admin."`
 	MetricsAddr []string `help:"Where its metrics are, host:port." placeholder:"ADDR"`
 
-	JSON bool `name:"json" help:"Print JSON."`
+	CPUProfile string `name:"cpu-profile" help:"File for a CPU profile of the service." placeholder:"FILE"`
+	JSON       bool   `name:"json" help:"Print JSON."`
 }
 
 // Run measures once.
@@ -126,7 +166,9 @@ func (c *benchRun) Run(ctx context.Context, s streams) (err error) {
 	if err != nil {
 		return err
 	}
-	m, err := stack.Measure(ctx, service, w, bench.Plan{Clients: c.Clients, Warmup: c.Warmup, For: c.Duration, Rate: c.Rate})
+	m, err := stack.Measure(ctx, service, w, bench.Plan{
+		Clients: c.Clients, Warmup: c.Warmup, For: c.Duration, Rate: c.Rate, Profile: c.CPUProfile,
+	})
 	if err != nil {
 		return err
 	}
@@ -148,11 +190,7 @@ func (c *benchRun) start(ctx context.Context, s streams) (*bench.Stack, *bench.S
 		}
 		return nil, service, nil
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, nil, err
-	}
-	stack, err := bench.StartStack(ctx, bench.StackConfig{Executable: self, Dir: c.Dir, Progress: s.err})
+	stack, err := startStack(ctx, c.Dir, s)
 	if err != nil {
 		return stack, nil, err
 	}

@@ -8,30 +8,37 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // scrape adds up the metrics of services: the value of each name, over all its labels and all of them.
 func scrape(ctx context.Context, addrs []string) (map[string]float64, error) {
 	total := map[string]float64{}
 	for _, addr := range addrs {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", http.NoBody)
-		if err != nil {
+		if err := fetch(ctx, addr, "/metrics", func(body io.Reader) error { return addMetrics(total, body) }); err != nil {
 			return nil, err
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return nil, err
-		}
-		err = addMetrics(total, response.Body)
-		_ = response.Body.Close() // read to its end
-		if err != nil {
-			return nil, fmt.Errorf("metrics of %s: %w", addr, err)
 		}
 	}
 	return total, nil
+}
+
+// fetch gets what an admin listener shows and gives it to read.
+func fetch(ctx context.Context, addr, path string, read func(io.Reader) error) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET %s was answered %s", path, response.Status)
+	}
+	if err := read(response.Body); err != nil {
+		return fmt.Errorf("read %s of %s: %w", path, addr, err)
+	}
+	return nil
 }
 
 // addMetrics reads Prometheus' text format. Buckets are left out: over labels they do not add up to anything.

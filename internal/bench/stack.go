@@ -40,6 +40,7 @@ type Stack struct {
 
 	executable string
 	dir        string // for what does not outlive the run
+	data       string // for what may
 	tokens     string
 	children   []*child
 }
@@ -55,14 +56,13 @@ func StartStack(ctx context.Context, cfg StackConfig) (s *Stack, err error) {
 	if s.dir, err = os.MkdirTemp("", "holdfast-bench-"); err != nil {
 		return s, err
 	}
-	data := cfg.Dir
-	if data == "" {
-		data = s.dir
-		if err := os.Chmod(data, 0o755); err != nil { // Postgres may run as another user
-			return s, err
-		}
+	if s.data = cfg.Dir; s.data == "" {
+		s.data = filepath.Join(s.dir, "data")
 	}
-	postgres := sandbox.PostgresConfig{Dir: filepath.Join(data, "postgres"), Progress: cfg.Progress}
+	if err := os.MkdirAll(s.data, 0o755); err != nil {
+		return s, err
+	}
+	postgres := sandbox.PostgresConfig{Dir: filepath.Join(s.data, "postgres"), Progress: cfg.Progress}
 	if s.Postgres, err = sandbox.StartPostgres(ctx, postgres); err != nil {
 		return s, err
 	}
@@ -151,12 +151,22 @@ func (s *Stack) StartBaseline(sessions int) (*Service, error) {
 	return service, s.start(service, nil, "bench", "baseline", "--sessions="+strconv.Itoa(sessions))
 }
 
+// Stop ends the processes that were started for the service.
+func (s *Service) Stop() error {
+	var errs []error
+	for _, child := range s.children {
+		errs = append(errs, child.stop())
+	}
+	return errors.Join(errs...)
+}
+
 // child is a service in a process of its own, so that what it costs can be told apart.
 type child struct {
 	Addresses
-	cmd   *exec.Cmd
-	stdin io.Closer
-	log   *os.File
+	cmd     *exec.Cmd
+	stdin   io.Closer
+	log     *os.File
+	stopped bool
 }
 
 // start adds a process to a service. The command must print its [Addresses] and end when its standard input does, which it also
@@ -176,6 +186,7 @@ func (s *Stack) start(service *Service, env []string, args ...string) error {
 		return errors.Join(fmt.Errorf("start the service: %w; the end of its log:\n%s", err, text[max(0, len(text)-2000):]), c.stop())
 	}
 	s.children = append(s.children, c)
+	service.children = append(service.children, c)
 	service.Addrs = append(service.Addrs, c.API)
 	if c.Admin != "" {
 		service.Admins = append(service.Admins, c.Admin)
@@ -207,6 +218,10 @@ func (c *child) start() error {
 
 // stop asks the child to end and waits until it has.
 func (c *child) stop() error {
+	if c.stopped {
+		return nil
+	}
+	c.stopped = true
 	var errs []error
 	if c.stdin != nil {
 		_ = c.stdin.Close() // the child may be gone

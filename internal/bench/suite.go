@@ -116,7 +116,7 @@ func (s *suite) once(ctx context.Context, c *contender, round time.Duration) err
 	}
 	run := m.Summary()
 	c.runs = append(c.runs, run)
-	fmt.Fprintf(s.cfg.Progress, "%-14s %-44s %8.0f/s  p50 %6.2f ms  p99 %6.2f ms\n", s.part, c.name, run.Deductions, ms(run.P50), ms(run.P99))
+	fmt.Fprintf(s.cfg.Progress, "%-14s %-44s %8.0f/s  p50 %6.2f ms  p99 %6.2f ms\n", s.part, c.name, run.PerSecond, ms(run.P50), ms(run.P99))
 	return nil
 }
 
@@ -166,6 +166,9 @@ func (s *suite) beside(ctx context.Context, what string, items int, asked string
 	if err := s.inTurn(ctx, ours, theirs); err != nil {
 		return err
 	}
+	if err := theirs.service.Stop(); err != nil {
+		return err
+	}
 	a, b := ours.median(), theirs.median()
 	s.row(what, a, fmt.Sprintf("%.1f × baseline", a.Deductions/b.Deductions), asked)
 	s.row(what+", baseline: SELECT … FOR UPDATE", b, fmt.Sprintf("pool of %d", sessions), "")
@@ -178,7 +181,7 @@ func (s *suite) baseline(ctx context.Context, what string, items int) (best *con
 	if err := work.Insert(ctx, s.DatabaseURL()); err != nil {
 		return nil, 0, err
 	}
-	for _, n := range []int{16, 32, 64} {
+	for _, n := range []int{8, 16, 32, 64} {
 		service, err := s.StartBaseline(n)
 		if err != nil {
 			return nil, 0, err
@@ -187,8 +190,14 @@ func (s *suite) baseline(ctx context.Context, what string, items int) (best *con
 		if err := s.once(ctx, c, s.cfg.Round/2); err != nil {
 			return nil, 0, err
 		}
+		worse := c
 		if best == nil || c.runs[0].Deductions > best.runs[0].Deductions {
-			best, sessions = c, n
+			worse, best, sessions = best, c, n
+		}
+		if worse != nil {
+			if err := worse.service.Stop(); err != nil {
+				return nil, 0, err
+			}
 		}
 	}
 	best.runs = nil
@@ -258,7 +267,7 @@ func (s *suite) twoProcesses(ctx context.Context) error {
 		s.row(one.name, a, "", "")
 		s.row(two.name, b, fmt.Sprintf("%.2f of one process, uneven by %.0f %%", b.Deductions/a.Deductions, unevenness(b.PerProcess)*100), load.asked)
 	}
-	return nil
+	return both.Stop()
 }
 
 // unevenness is how much more the one that was served most got than the one that was served least, as a share.
