@@ -44,7 +44,7 @@ func StartEtcd(ctx context.Context, config EtcdConfig) (*Etcd, error) {
 			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
 		}, env: found.env, dir: dir.path}, nil
 	}
-	if err := e.start(ctx); err != nil {
+	if err := e.start(ctx, freePort); err != nil {
 		return nil, errors.Join(err, dir.close())
 	}
 	return e, nil

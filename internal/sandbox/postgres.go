@@ -90,7 +90,7 @@ func startPostgres(ctx context.Context, config PostgresConfig, create func(*Post
 	if err := create(p); err != nil {
 		return nil, errors.Join(err, dir.close())
 	}
-	if err := p.start(ctx); err != nil {
+	if err := p.start(ctx, freePort); err != nil {
 		return nil, errors.Join(err, dir.close())
 	}
 	return p, nil

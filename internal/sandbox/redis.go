@@ -41,7 +41,19 @@ func redisDefaults() map[string]string {
 
 // StartRedis runs a Redis server and returns when it answers. It ends with Stop, with Kill, or with this process.
 func StartRedis(ctx context.Context, config RedisConfig) (*Redis, error) {
-	binaries, err := redisSoftware().find(ctx, config.Progress)
+	r, err := newRedis(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.start(ctx, freePort); err != nil {
+		return nil, errors.Join(err, r.dir.close())
+	}
+	return r, nil
+}
+
+// newRedis prepares a server to be started.
+func newRedis(ctx context.Context, config RedisConfig) (*Redis, error) {
+	found, err := redisSoftware().find(ctx, config.Progress)
 	if err != nil {
 		return nil, err
 	}
@@ -58,11 +70,8 @@ func StartRedis(ctx context.Context, config RedisConfig) (*Redis, error) {
 		settings["port"] = strconv.Itoa(r.port)
 		settings["dir"] = dir.path
 		file := dir.file("redis.conf")
-		run := program{path: binaries.path("redis-server"), args: []string{file}, env: binaries.env, dir: dir.path}
+		run := program{path: found.path("redis-server"), args: []string{file}, env: found.env, dir: dir.path}
 		return run, os.WriteFile(file, redisConf(settings), 0o644)
-	}
-	if err := r.start(ctx); err != nil {
-		return nil, errors.Join(err, dir.close())
 	}
 	return r, nil
 }

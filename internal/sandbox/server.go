@@ -40,16 +40,16 @@ type server struct {
 	closed bool     // guarded by mu
 }
 
-// start launches the server for the first time, on its port or on a free one.
-func (s *server) start(ctx context.Context) error {
+// start launches the server for the first time, on its port or on one that choose thinks is free.
+func (s *server) start(ctx context.Context, choose func() (int, error)) error {
 	if s.port != 0 {
 		return s.Restart(ctx)
 	}
-	// Between finding a free port and the server's bind another process may take it.
+	// Between choosing a port and the server's bind another process may take it.
 	const attempts = 10
 	var err error
 	for range attempts {
-		if s.port, err = freePort(); err != nil {
+		if s.port, err = choose(); err != nil {
 			return err
 		}
 		if err = s.Restart(ctx); !errors.Is(err, ErrPortTaken) {

@@ -54,7 +54,7 @@ func StartZooKeeper(ctx context.Context, config ZooKeeperConfig) (*ZooKeeper, er
 			"-cp", classPath(jars.dir), "org.apache.zookeeper.server.quorum.QuorumPeerMain", dir.file("zoo.cfg"),
 		}, env: java.env, dir: dir.path}, z.configure()
 	}
-	if err := z.start(ctx); err != nil {
+	if err := z.start(ctx, freePort); err != nil {
 		return nil, errors.Join(err, dir.close())
 	}
 	return z, nil
