@@ -22,7 +22,7 @@ func (l *Ledger) Configure(ctx context.Context, r *stock.ConfigureRequest) (*sto
 			return l.configured(ctx, &row, true)
 		}
 		if !errors.Is(err, pgx.ErrNoRows) {
-			return nil, readError(err)
+			return nil, writeError(err)
 		}
 	}
 	if r.MustBeNew {
@@ -37,7 +37,7 @@ func (l *Ledger) Configure(ctx context.Context, r *stock.ConfigureRequest) (*sto
 		changed := dbsqlc.Item(row)
 		return l.configured(ctx, &changed, false)
 	case !errors.Is(err, pgx.ErrNoRows):
-		return nil, readError(err)
+		return nil, writeError(err)
 	}
 	current, err := l.Item(ctx, r.Item)
 	switch {

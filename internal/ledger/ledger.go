@@ -225,7 +225,7 @@ func (l *Ledger) finish(ctx context.Context, client string, res result, mine uui
 	}
 	out, err := l.Deduction(ctx, client, res.replay.deduction)
 	if err != nil {
-		return nil, fmt.Errorf("read what was done: %w", err)
+		return nil, doneButNotRead(err)
 	}
 	out.Replayed = res.replay.deduction != mine
 	return out, nil

@@ -25,6 +25,22 @@ func readError(err error) error {
 	return fmt.Errorf("%w: %w", stock.ErrLedgerUnavailable, err)
 }
 
+// writeError is readError for a statement that writes: one that was sent and not answered may have been applied.
+func writeError(err error) error {
+	var answer *pgconn.PgError
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) || pgconn.SafeToRetry(err) || errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR" {
+		return readError(err)
+	}
+	return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, err)
+}
+
+// doneButNotRead is the answer when what was done before is known to be there and cannot be read: not that the
+// ledger is out of reach, which says that nothing was done.
+func doneButNotRead(err error) error {
+	return fmt.Errorf("%w: read what was done: %v", stock.ErrUnknownOutcome, err) //nolint:errorlint // it would say too much
+}
+
 // readRaw reads a deduction as it is stored: a hold whose time is over may still be called held.
 func (l *Ledger) readRaw(ctx context.Context, id uuid.UUID) (*stock.Deduction, error) {
 	d, _, err := l.readWithClock(ctx, id)
@@ -274,11 +290,11 @@ func movementOf(r *dbsqlc.ListMovementsRow) stock.Movement {
 func (l *Ledger) adjustment(ctx context.Context, item stock.Item, op *operationRow) (*stock.Adjustment, error) {
 	row, err := l.reads.GetMovement(ctx, dbsqlc.GetMovementParams{ItemID: op.item, Version: op.version})
 	if err != nil {
-		return nil, readError(err)
+		return nil, doneButNotRead(err)
 	}
 	current, err := l.Item(ctx, item)
 	if err != nil {
-		return nil, err
+		return nil, doneButNotRead(err)
 	}
 	moved := dbsqlc.ListMovementsRow(row)
 	return &stock.Adjustment{Movement: movementOf(&moved), Levels: current.Levels, Replayed: true}, nil
