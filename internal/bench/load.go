@@ -149,7 +149,7 @@ func (r *run) note(err error) {
 
 // drive sends one request after the other over a connection.
 func (r *run) drive(ctx context.Context, c *connection) {
-	for now := time.Now(); now.Before(r.end) && ctx.Err() == nil; {
+	for now := time.Now(); ctx.Err() == nil; {
 		sent, ok := r.wait(ctx, now)
 		if !ok {
 			return
@@ -183,11 +183,12 @@ func (r *run) drive(ctx context.Context, c *connection) {
 	}
 }
 
-// wait until the next request is due and return when it is to be counted as sent. In an open loop that is when it was due, if the
-// answers before it were late; it is now if only our timer was.
+// wait until the next request is due and return when it is to be counted as sent; false when none is left to send. In an open loop
+// that is when it was due, if the answers before it were late; it is now if only our timer was. What was due before the end is sent, however
+// late: leaving it out would hide that the service was slow.
 func (r *run) wait(ctx context.Context, now time.Time) (time.Time, bool) {
 	if r.pace.Rate == 0 {
-		return now, true
+		return now, now.Before(r.end)
 	}
 	due := r.start.Add(time.Duration(float64(r.due.Add(1)-1) / r.pace.Rate * float64(time.Second)))
 	if !due.Before(r.end) {
@@ -199,8 +200,8 @@ func (r *run) wait(ctx context.Context, now time.Time) (time.Time, bool) {
 	timer := time.NewTimer(due.Sub(now))
 	defer timer.Stop()
 	select {
-	case now = <-timer.C:
-		return now, true
+	case <-timer.C:
+		return time.Now(), true
 	case <-ctx.Done():
 		return due, false
 	}
@@ -253,6 +254,9 @@ func (c *connection) commit(held response) error {
 	return err
 }
 
+// maxResponse bounds what is read of one answer, in bytes: an order of 1,000 lines is told in half of it.
+const maxResponse = 1 << 20
+
 // exchange sends c.out and reads one response.
 func (c *connection) exchange() (response, error) {
 	if _, err := c.Write(c.out); err != nil {
@@ -272,6 +276,8 @@ func (c *connection) exchange() (response, error) {
 			return r, nil
 		case !errors.Is(err, errMore):
 			return r, fmt.Errorf("%w: %w", errLost, err)
+		case c.filled >= maxResponse:
+			return r, fmt.Errorf("%w: a response of more than %d bytes", errLost, maxResponse)
 		case c.filled == len(c.in):
 			c.in = append(c.in, make([]byte, len(c.in))...)
 		}
