@@ -28,17 +28,17 @@ type Lease struct {
 	claim    Claim
 	token    Token
 	acquired time.Time
-	ended    context.Context // done when the lease is over, its cause says how
-	end      context.CancelCauseFunc
-	lost     chan struct{}
 
 	mu       sync.Mutex
-	grant    Grant         // its deadline moves with every renewal; guarded by mu
-	over     error         // nil while held, then ErrLost or ErrReleased; guarded by mu
-	lostAt   time.Time     // guarded by mu
-	renewAt  time.Time     // guarded by mu
-	renewing chan struct{} // closed when the renewal on its way is back; nil if none is; guarded by mu
-	timer    *time.Timer   // fires at the next renewal or at the deadline, whichever is first
+	grant    Grant             // its deadline moves with every renewal; guarded by mu
+	over     error             // nil while held, then ErrLost or ErrReleased; guarded by mu
+	lostAt   time.Time         // guarded by mu
+	renewAt  time.Time         // guarded by mu
+	renewing chan struct{}     // closed when the renewal on its way is back; nil if none is; guarded by mu
+	timer    *time.Timer       // fires at the next renewal or at the deadline, whichever is first
+	lost     chan struct{}     // made when somebody asks for it; guarded by mu
+	ended    chan struct{}     // closed when the lease is over; nil if nobody has to know; guarded by mu
+	bound    map[*binding]bool // contexts that end with the lease; guarded by mu
 
 	release sync.Once
 	answer  error // of Release; written once, by release
@@ -53,20 +53,20 @@ func fence(l *Lease) *Fenced { return &Fenced{l} }
 func (f *Fenced) Fence() Token { return f.token }
 
 func newLease(c *core, g Grant, o options) *Lease {
-	l := &Lease{core: c, options: o, claim: g.Claim, token: g.Token, acquired: time.Now(), grant: g, lost: make(chan struct{})}
-	l.ended, l.end = context.WithCancelCause(context.Background())
+	l := &Lease{core: c, options: o, claim: g.Claim, token: g.Token, acquired: time.Now(), grant: g}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.renewAt = g.Sent.Add(g.Lasts / 3)
 	l.timer = time.AfterFunc(l.nextLocked(time.Now()), l.tick)
 	if g.Ended != nil {
-		go l.watch(g.Ended)
+		l.ended = make(chan struct{})
+		go l.watch(g.Ended, l.ended)
 	}
 	return l
 }
 
 // watch ends the lease when the back end says so, and ends with the lease.
-func (l *Lease) watch(gone <-chan struct{}) {
+func (l *Lease) watch(gone, ended <-chan struct{}) {
 	select {
 	case <-gone:
 		l.mu.Lock()
@@ -74,7 +74,7 @@ func (l *Lease) watch(gone <-chan struct{}) {
 		if l.over == nil {
 			l.loseLocked()
 		}
-	case <-l.ended.Done():
+	case <-ended:
 	}
 }
 
@@ -93,7 +93,17 @@ func (l *Lease) Deadline() time.Time {
 
 // Lost is closed when the lease is lost: its deadline passed without a renewal, or the back end said that it is
 // gone. It is not closed by Release.
-func (l *Lease) Lost() <-chan struct{} { return l.lost }
+func (l *Lease) Lost() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost == nil {
+		l.lost = make(chan struct{})
+		if l.over == ErrLost { //nolint:errorlint // our own value, never wrapped
+			close(l.lost)
+		}
+	}
+	return l.lost
+}
 
 // Err is nil while the lease is held, by the clock, not by a timer that may be late: to be asked right before what
 // needs the lease. Afterwards it is [ErrLost] or [ErrReleased].
@@ -106,14 +116,42 @@ func (l *Lease) Err() error {
 	return l.over
 }
 
+// binding is a ctx that ends with a lease.
+type binding struct{ end context.CancelCauseFunc }
+
 // Bind returns a ctx for work under the lease: it ends with parent, with cancel, with the lease (cause [ErrLost])
 // and with its release (cause [ErrReleased]).
 func (l *Lease) Bind(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(parent)
-	stop := context.AfterFunc(l.ended, func() { end(context.Cause(l.ended)) })
+	b := &binding{end}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over != nil {
+		end(l.over)
+	} else {
+		if l.bound == nil {
+			l.bound = make(map[*binding]bool)
+		}
+		l.bound[b] = true
+	}
 	return ctx, func() {
-		stop()
 		end(context.Canceled)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.bound, b)
+	}
+}
+
+// endLocked ends the lease and all that is bound to it.
+func (l *Lease) endLocked(how error) {
+	l.over = how
+	l.timer.Stop()
+	for b := range l.bound {
+		b.end(how)
+	}
+	clear(l.bound)
+	if l.ended != nil {
+		close(l.ended)
 	}
 }
 
@@ -186,9 +224,11 @@ func (l *Lease) renew(grant Grant, now time.Time) {
 
 // loseLocked ends a lease that nobody released.
 func (l *Lease) loseLocked() {
-	l.over, l.lostAt = ErrLost, time.Now()
-	l.end(ErrLost)
-	close(l.lost)
+	l.lostAt = time.Now()
+	l.endLocked(ErrLost)
+	if l.lost != nil {
+		close(l.lost)
+	}
 	l.options.observer.tell(l.eventLocked(Lost))
 }
 
@@ -218,13 +258,11 @@ func (l *Lease) finish() error {
 	}
 	lost := l.over != nil
 	if !lost {
-		l.over = ErrReleased
+		l.endLocked(ErrReleased)
 	}
-	l.timer.Stop()
 	renewing := l.renewing
 	l.mu.Unlock()
 
-	l.end(ErrReleased) // no effect if the lease was lost
 	if renewing != nil {
 		<-renewing
 	}
@@ -255,9 +293,9 @@ func (c *core) free(g Grant) error {
 	pause := Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond}
 	var failed error
 	for try := range attempts {
-		ctx, cancel := context.WithTimeout(context.Background(), limit)
-		err := c.backend.Release(ctx, g)
-		cancel()
+		request := bound(context.Background(), limit)
+		err := c.backend.Release(request, g)
+		request.release()
 		switch {
 		case err == nil:
 			return nil

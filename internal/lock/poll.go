@@ -65,18 +65,28 @@ type Source struct {
 // is never cancelled with ctx but bounded by a limit of its own, so that its outcome is usually known.
 func (p *Poller) Acquire(ctx context.Context, c Claim, s Source) (Grant, error) {
 	w := waiter{claim: c, source: s}
-	if !c.Wait {
-		return w.ask(ctx)
+	if !c.Wait || !p.queued(c.Key) { // who comes when nobody waits need not queue to be told that the key is free
+		grant, err := w.ask(ctx)
+		if !c.Wait || !errors.Is(err, ErrHeld) {
+			return grant, err
+		}
 	}
 	t := p.join(c.Key)
 	defer p.leave(c.Key, t)
 	select {
 	case t.head <- struct{}{}:
 	case <-ctx.Done():
-		return Grant{}, ctx.Err()
+		return Grant{}, w.explain(ctx.Err())
 	}
 	defer func() { <-t.head }()
 	return w.wait(ctx, t)
+}
+
+// queued reports whether somebody of this process waits for a key.
+func (p *Poller) queued(key string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.turns[key] != nil
 }
 
 // join enters the queue for a key.
@@ -153,9 +163,9 @@ func (w *waiter) ask(ctx context.Context) (Grant, error) {
 		if err := ctx.Err(); err != nil {
 			return Grant{}, w.explain(err)
 		}
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(attemptLimit, w.claim.TTL-Margin(w.claim.TTL)))
-		grant, err := w.source.Try(bounded, w.claim)
-		cancel()
+		request := bound(ctx, min(attemptLimit, w.claim.TTL-Margin(w.claim.TTL)))
+		grant, err := w.source.Try(request, w.claim)
+		request.release()
 		if err == nil {
 			grant.Waited, grant.Uncertain = w.waited, grant.Uncertain || w.unknown
 			return grant, nil

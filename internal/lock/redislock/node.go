@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,7 +29,62 @@ type node struct {
 	mu      sync.Mutex
 	flights int     // guarded by mu
 	queue   []*call // calls no flight has room for; guarded by mu
+	idle    []link  // connections of flights that landed; guarded by mu
+	closed  bool    // guarded by mu
 }
+
+// link is a connection that is kept from one flight to the next, because taking it from the client's pool each time
+// costs a tenth of a round trip.
+type link struct {
+	conn *redis.Conn
+	used time.Time
+}
+
+// maxIdle is how long a link may lie unused and still be trusted to be connected.
+const maxIdle = 5 * time.Second
+
+// take returns a connection, and whether it is a fresh one of the pool.
+func (n *node) take() (conn *redis.Conn, fresh bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for len(n.idle) > 0 {
+		last := n.idle[len(n.idle)-1]
+		n.idle = n.idle[:len(n.idle)-1]
+		if time.Since(last.used) < maxIdle {
+			return last.conn, false
+		}
+		_ = last.conn.Close() // gives it back to the pool
+	}
+	return n.client.Conn(), true
+}
+
+// keep puts a connection back after a flight; one that failed is of no use any more.
+func (n *node) keep(conn *redis.Conn, failed bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if failed || n.closed {
+		_ = conn.Close() // the pool drops what is broken
+		return
+	}
+	n.idle = append(n.idle, link{conn, time.Now()})
+}
+
+func (n *node) close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closed = true
+	var errs []error
+	for _, l := range n.idle {
+		errs = append(errs, l.conn.Close())
+	}
+	n.idle = nil
+	return errors.Join(errs...)
+}
+
+// socketOnly is a ctx for a connection that is at hand: only its sockets wait, and they look at the deadline.
+type socketOnly struct{ context.Context }
+
+func (socketOnly) Done() <-chan struct{} { return nil }
 
 // call is one script to be run.
 type call struct {
@@ -88,17 +144,42 @@ func (n *node) withdraw(c *call) bool {
 
 // send runs a batch, answers its calls, and hands what gathered meanwhile to the first of those who wait.
 func (n *node) send(batch []*call) {
-	if len(batch) == 1 {
-		n.sendOne(batch[0])
-	} else {
-		n.sendMany(batch)
+	conn, fresh := n.take()
+	ctx, cancel := flightContext(batch)
+	if !fresh {
+		ctx = socketOnly{ctx}
 	}
+	if len(batch) == 1 {
+		sendOne(ctx, conn, batch[0])
+	} else {
+		sendMany(ctx, conn, batch)
+	}
+	cancel()
+	n.keep(conn, slices.ContainsFunc(batch, func(c *call) bool { return c.err != nil && !isReply(c.err) }))
 	n.next()
 	for _, c := range batch {
 		if c.done != nil {
 			close(c.done)
 		}
 	}
+}
+
+// flightContext is bounded by the shortest of the calls' deadlines.
+func flightContext(batch []*call) (context.Context, context.CancelFunc) {
+	if len(batch) == 1 {
+		return batch[0].ctx, func() {}
+	}
+	var earliest time.Time
+	for _, c := range batch {
+		if d, ok := c.ctx.Deadline(); ok && (earliest.IsZero() || d.Before(earliest)) {
+			earliest = d
+		}
+	}
+	ctx := context.WithoutCancel(batch[0].ctx)
+	if earliest.IsZero() {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, earliest)
 }
 
 func (n *node) next() {
@@ -114,40 +195,24 @@ func (n *node) next() {
 	batch[0].lead <- batch
 }
 
-func (n *node) sendOne(c *call) {
-	c.cmd = c.script.Run(c.ctx, n.client, c.keys, c.args...)
+func sendOne(ctx context.Context, conn *redis.Conn, c *call) {
+	c.cmd = c.script.Run(ctx, conn, c.keys, c.args...)
 	c.err = c.cmd.Err()
 }
 
-// sendMany sends the calls in one pipeline, bounded by the shortest of their deadlines.
-func (n *node) sendMany(batch []*call) {
-	ctx := batch[0].ctx
-	if earliest, ok := earliestDeadline(batch); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(context.WithoutCancel(ctx), earliest)
-		defer cancel()
-	}
-	pipe := n.client.Pipeline()
+// sendMany sends the calls in one pipeline.
+func sendMany(ctx context.Context, conn *redis.Conn, batch []*call) {
+	pipe := conn.Pipeline()
 	for _, c := range batch {
 		c.cmd = c.script.EvalSha(ctx, pipe, c.keys, c.args...)
 	}
 	_, _ = pipe.Exec(ctx) // every command has its own error
 	for _, c := range batch {
 		if c.err = c.cmd.Err(); redis.HasErrorPrefix(c.err, "NOSCRIPT") {
-			c.cmd = c.script.Eval(ctx, n.client, c.keys, c.args...)
+			c.cmd = c.script.Eval(ctx, conn, c.keys, c.args...)
 			c.err = c.cmd.Err()
 		}
 	}
-}
-
-func earliestDeadline(batch []*call) (time.Time, bool) {
-	var earliest time.Time
-	for _, c := range batch {
-		if d, ok := c.ctx.Deadline(); ok && (earliest.IsZero() || d.Before(earliest)) {
-			earliest = d
-		}
-	}
-	return earliest, !earliest.IsZero()
 }
 
 func (c *call) result() (any, error) {

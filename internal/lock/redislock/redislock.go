@@ -112,8 +112,7 @@ func (b *Backend) watch(key string) (<-chan struct{}, func()) {
 
 func (b *Backend) try(ctx context.Context, c lock.Claim) (lock.Grant, error) {
 	sent := time.Now()
-	key := b.names.lock(c.Key)
-	answer, err := b.write(ctx, key, acquireScript, []string{key, b.names.givenUp(c)}, c.Value, c.TTL.Milliseconds())
+	answer, err := b.write(ctx, acquireScript, b.names.both(c), c.Value, c.TTL.Milliseconds())
 	if errors.Is(err, errUnconfirmed) && answer == 0 {
 		return lock.Grant{}, b.takeBack(ctx, c, err)
 	}
@@ -149,8 +148,7 @@ func granted(answer int64) error {
 // Renew implements [lock.Backend].
 func (b *Backend) Renew(ctx context.Context, g lock.Grant) (lock.Grant, error) {
 	sent := time.Now()
-	key := b.names.lock(g.Key)
-	answer, err := b.write(ctx, key, renewScript, []string{key}, g.Value, g.Claim.TTL.Milliseconds())
+	answer, err := b.write(ctx, renewScript, []string{b.names.lock(g.Key)}, g.Value, g.Claim.TTL.Milliseconds())
 	if answer == 0 && (err == nil || errors.Is(err, errUnconfirmed)) {
 		return lock.Grant{}, lock.ErrLost
 	}
@@ -181,8 +179,7 @@ func (b *Backend) Abandon(ctx context.Context, c lock.Claim) error {
 
 // free releases a claim, and keeps late requests of it from holding the key for the time of mark.
 func (b *Backend) free(ctx context.Context, c lock.Claim, mark time.Duration) error {
-	key := b.names.lock(c.Key)
-	answer, err := b.run(ctx, key, releaseScript, []string{key, b.names.givenUp(c)}, c.Value, mark.Milliseconds())
+	answer, err := b.run(ctx, releaseScript, b.names.both(c), c.Value, mark.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("redis: %w", err)
 	}
@@ -193,18 +190,18 @@ func (b *Backend) free(ctx context.Context, c lock.Claim, mark time.Duration) er
 }
 
 // write runs a script whose effect has to survive a failover, if that is asked for.
-func (b *Backend) write(ctx context.Context, key string, script *redis.Script, keys []string, args ...any) (int64, error) {
+func (b *Backend) write(ctx context.Context, script *redis.Script, keys []string, args ...any) (int64, error) {
 	if b.config.Confirm == 0 {
-		return b.run(ctx, key, script, keys, args...)
+		return b.run(ctx, script, keys, args...)
 	}
-	return b.on(ctx, key, func(n *node) (int64, error) {
+	return b.on(ctx, keys[0], func(n *node) (int64, error) {
 		return n.confirmed(ctx, b.config.Confirm, b.config.ConfirmLimit, script, keys, args...)
 	})
 }
 
-// run runs a script where the key is.
-func (b *Backend) run(ctx context.Context, key string, script *redis.Script, keys []string, args ...any) (int64, error) {
-	return b.on(ctx, key, func(n *node) (int64, error) { return number(n.run(ctx, script, keys, args...)) })
+// run runs a script where its first key is.
+func (b *Backend) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (int64, error) {
+	return b.on(ctx, keys[0], func(n *node) (int64, error) { return number(n.run(ctx, script, keys, args...)) })
 }
 
 func (b *Backend) on(ctx context.Context, key string, call func(*node) (int64, error)) (int64, error) {
@@ -245,7 +242,18 @@ func (b *Backend) node(ctx context.Context, key string) (*node, error) {
 }
 
 // Close implements [lock.Backend].
-func (b *Backend) Close() error { return b.watcher.close() }
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	errs := []error{b.watcher.close()}
+	if b.server != nil {
+		errs = append(errs, b.server.close())
+	}
+	for _, n := range b.nodes {
+		errs = append(errs, n.close())
+	}
+	return errors.Join(errs...)
+}
 
 // names is the one place where keys get their names: prefix{key}, where the braces are the hash tag, so that all
 // keys of a lock are in one slot of a Cluster.
@@ -265,8 +273,12 @@ func (n names) lock(key string) string {
 	return n.prefix + "{" + strings.ReplaceAll(url.PathEscape(key), "%2F", "/") + "}"
 }
 
-// givenUp is the key that marks a grant as given up; it lives as long as a request may be late.
-func (n names) givenUp(c lock.Claim) string { return n.lock(c.Key) + ":given-up:" + c.Owner.Grant }
+// both is the key of a claim's lock, and the one that marks its grant as given up, which lives as long as a request
+// may be late.
+func (n names) both(c lock.Claim) []string {
+	key := n.lock(c.Key)
+	return []string{key, key + ":given-up:" + c.Owner.Grant}
+}
 
 // pattern matches the locks, and not their marks.
 func (n names) pattern() string { return n.prefix + "{*}" }

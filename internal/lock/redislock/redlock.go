@@ -77,7 +77,7 @@ type votes struct {
 func (r *Redlock) ask(ctx context.Context, agrees int64, script *redis.Script, c lock.Claim, args ...any) votes {
 	ctx, cancel := context.WithTimeout(ctx, r.config.NodeLimit)
 	defer cancel()
-	keys := []string{r.names.lock(c.Key), r.names.givenUp(c)}
+	keys := r.names.both(c)
 	var mu sync.Mutex
 	var v votes
 	var asking sync.WaitGroup
@@ -218,4 +218,10 @@ func (r *Redlock) List(ctx context.Context, limit int) ([]lock.Held, error) {
 }
 
 // Close implements [lock.Backend].
-func (*Redlock) Close() error { return nil }
+func (r *Redlock) Close() error {
+	var errs []error
+	for _, n := range r.nodes {
+		errs = append(errs, n.close())
+	}
+	return errors.Join(errs...)
+}

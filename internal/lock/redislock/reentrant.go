@@ -78,12 +78,12 @@ func (r *Reentrant) Acquire(ctx context.Context, c lock.Claim) (lock.Grant, erro
 
 func (r *Reentrant) enter(ctx context.Context, c lock.Claim) (lock.Grant, error) {
 	g := lock.Grant{Claim: c, Sent: time.Now(), Lasts: c.TTL}
-	key := r.names.lock(c.Key)
-	n, err := r.node(ctx, key)
+	keys := r.names.both(c)
+	n, err := r.node(ctx, keys[0])
 	if err != nil {
 		return lock.Grant{}, fmt.Errorf("redis: %w", err)
 	}
-	answer, err := n.run(ctx, enterScript, []string{key, r.names.givenUp(c)}, c.Holder, c.Value, c.Owner.Grant, c.TTL.Milliseconds())
+	answer, err := n.run(ctx, enterScript, keys, c.Holder, c.Value, c.Owner.Grant, c.TTL.Milliseconds())
 	if err != nil {
 		return lock.Grant{}, fmt.Errorf("redis: %w", r.noteMoved(ctx, err))
 	}
@@ -102,8 +102,7 @@ func (r *Reentrant) enter(ctx context.Context, c lock.Claim) (lock.Grant, error)
 // Renew implements [lock.Backend].
 func (r *Reentrant) Renew(ctx context.Context, g lock.Grant) (lock.Grant, error) {
 	g.Sent, g.Lasts = time.Now(), g.TTL
-	key := r.names.lock(g.Key)
-	answer, err := r.run(ctx, key, stayScript, []string{key}, g.Owner.Grant, g.TTL.Milliseconds())
+	answer, err := r.run(ctx, stayScript, []string{r.names.lock(g.Key)}, g.Owner.Grant, g.TTL.Milliseconds())
 	if err != nil {
 		return lock.Grant{}, fmt.Errorf("redis: %w", err)
 	}
@@ -131,8 +130,7 @@ func (r *Reentrant) Abandon(ctx context.Context, c lock.Claim) error {
 }
 
 func (r *Reentrant) leave(ctx context.Context, c lock.Claim, mark time.Duration) error {
-	key := r.names.lock(c.Key)
-	answer, err := r.run(ctx, key, leaveScript, []string{key, r.names.givenUp(c)}, c.Owner.Grant, mark.Milliseconds())
+	answer, err := r.run(ctx, leaveScript, r.names.both(c), c.Owner.Grant, mark.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("redis: %w", err)
 	}
