@@ -1,0 +1,120 @@
+package ledger_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/holdfast-stock/holdfast/internal/ledger"
+	"github.com/holdfast-stock/holdfast/internal/sandbox"
+	"github.com/holdfast-stock/holdfast/internal/stock"
+)
+
+// TestOrdersThereAndBack: 500 orders with the lines A to Z and Z to A, from two processes. Nobody sees a deadlock or a
+// conflict.
+func TestOrdersThereAndBack(t *testing.T) {
+	t.Parallel()
+	url := sandbox.Database(t)
+	ledgers := []*ledger.Ledger{openAt(t, url), openAt(t, url)}
+	var skus []string
+	for c := 'A'; c <= 'Z'; c++ {
+		skus = append(skus, string(c))
+		stockUp(t, ledgers[0], string(c), 500)
+	}
+	back := slices.Clone(skus)
+	slices.Reverse(back)
+	var asking sync.WaitGroup
+	for i := range 500 {
+		asking.Go(func() {
+			list := skus
+			if i%2 == 1 {
+				list = back
+			}
+			if _, err := ledgers[i/2%2].Deduct(t.Context(), order(fmt.Sprint(i), list...)); err != nil {
+				t.Errorf("order %d: %v", i, err)
+			}
+		})
+	}
+	asking.Wait()
+	for _, sku := range skus {
+		if got := levels(t, ledgers[0], sku); got.OnHand != 0 || got.Version != 501 {
+			t.Errorf("got %+v", got)
+		}
+	}
+	mustHold(t, url)
+}
+
+// TestTwoProcessesShareAHotItem: both want it all the time, duplicates included, and both are served.
+func TestTwoProcessesShareAHotItem(t *testing.T) {
+	t.Parallel()
+	const units = 3000
+	url := sandbox.Database(t)
+	ledgers := []*ledger.Ledger{openAt(t, url), openAt(t, url)}
+	stockUp(t, ledgers[0], "hot", units)
+	var served [2]atomic.Int64
+	var left atomic.Int64
+	left.Store(units)
+	var callers sync.WaitGroup
+	for n := range 64 {
+		callers.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(n), 5))
+			for i := left.Add(-1); i >= 0; i = left.Add(-1) {
+				req := order(fmt.Sprint("o-", i), "hot")
+				if _, err := ledgers[n%2].Deduct(t.Context(), req); err != nil {
+					t.Error(err)
+					return
+				}
+				served[n%2].Add(1)
+				if r.IntN(100) < 8 { // sent once more, to the other process
+					out, err := ledgers[1-n%2].Deduct(t.Context(), req)
+					if err != nil || !out.Replayed {
+						t.Errorf("duplicate: %+v, %v", out, err)
+					}
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if got := levels(t, ledgers[0], "hot"); got.OnHand != 0 || got.Version != units+1 {
+		t.Errorf("got %+v", got)
+	}
+	// The measure of fairness is for a quiet machine; here neither may starve.
+	if a, b := served[0].Load(), served[1].Load(); min(a, b) < units/5 {
+		t.Errorf("one process served %d, the other %d", a, b)
+	}
+	mustHold(t, url)
+}
+
+// TestSettingsMeetOrders: the one write that does not go through the queue changes the same row all the time.
+func TestSettingsMeetOrders(t *testing.T) {
+	t.Parallel()
+	url := sandbox.Database(t)
+	ledgers := []*ledger.Ledger{openAt(t, url), openAt(t, url)}
+	stockUp(t, ledgers[0], "A", 1000)
+	var work sync.WaitGroup
+	for n := range 8 {
+		work.Go(func() {
+			for i := range 40 {
+				if _, err := ledgers[n%2].Deduct(t.Context(), order(fmt.Sprint(n, "-", i), "A")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	work.Go(func() {
+		for i := range 60 {
+			_, err := ledgers[i%2].Configure(t.Context(), &stock.ConfigureRequest{Client: "shop", Item: at("A"), SafetyStock: stock.Quantity(i + 1)})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	work.Wait()
+	if got := levels(t, ledgers[0], "A"); got.OnHand != 680 || got.SafetyStock != 60 || got.Version != 1+320+60 {
+		t.Errorf("got %+v", got)
+	}
+	mustHold(t, url)
+}
