@@ -16,8 +16,8 @@ import (
 // Config is what the API needs besides the service. Zero numbers mean the defaults.
 type Config struct {
 	Clients *Clients              // who may call
-	Log     *slog.Logger          // gets one line a request
-	Metrics prometheus.Registerer // gets this package's metrics
+	Log     *slog.Logger          // gets one line a request; nil: none
+	Metrics prometheus.Registerer // gets this package's metrics; nil: kept, but shown to nobody
 
 	Deadline     time.Duration // of one request, [DefaultDeadline] when 0
 	MaxInFlight  int           // requests under way, [DefaultMaxInFlight] when 0
@@ -55,6 +55,12 @@ type API struct {
 
 // New builds the API of svc. It starts nothing: the caller runs [Clients.Watch] and the servers.
 func New(svc *inventory.Service, cfg Config) *API {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = prometheus.NewRegistry()
+	}
 	a := &API{
 		stock:        svc,
 		clients:      cfg.Clients,

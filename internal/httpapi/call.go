@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -20,35 +21,37 @@ import (
 )
 
 // call is one request on its way through the API, and the [http.ResponseWriter] of its answer: that is how a handler behind chi and
-// the generated wrapper gets at it. It is used again for another request after [API.finish].
+// the generated wrapper gets at it. Its buffers serve many requests, one after the other.
 type call struct {
+	exchange
+	body body
+	out  []byte // the answer is encoded in it
+}
+
+// exchange is what a call has of one request alone.
+type exchange struct {
 	http.ResponseWriter
 	api    *API
 	r      *http.Request
-	ctx    context.Context
+	ctx    context.Context // ends with the request's deadline; nil until admitted
 	cancel context.CancelFunc
 	began  time.Time
 	id     string
 	route  *route
+	client *client // who calls; nil until admitted
 
-	client *Client // who calls; nil until admitted
-	status int     // of the answer; 0 until it is begun
-	kind   string  // of the problem, if it is one
-	err    error   // what an operator should read, if anything
-
-	short string // where in the body a short line is, when it is not in its lines
-	body  body
-	out   []byte // the answer is encoded in it
+	short  string // where in the body a short line is, when it is not in its lines
+	status int    // of the answer; 0 until it is begun
+	kind   string // of the problem, if the answer is one
+	err    error  // what an operator should read, if anything
 }
 
 // keepBuffer is the size, in bytes, above which a buffer is not kept for the next request.
 const keepBuffer = 64 << 10
 
 func (c *call) begin(a *API, w http.ResponseWriter, r *http.Request) {
-	c.ResponseWriter, c.api, c.r = w, a, r
-	c.began = time.Now()
-	c.id = requestID(r.Header)
-	c.route = a.unmatched
+	c.exchange = exchange{ResponseWriter: w, api: a, r: r, began: time.Now(), id: requestID(r.Header), route: a.unmatched}
+	c.out = c.out[:0]
 }
 
 // finish gives everything back and writes the one log line and the one observation, whatever happened.
@@ -83,17 +86,16 @@ func (c *call) panicked(v any) {
 	c.err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
 }
 
-// recycle forgets the request and makes c ready for another one.
+// recycle forgets the request, so that nothing keeps it alive, and offers the call for another one.
 func (c *call) recycle() {
 	a := c.api
+	c.exchange = exchange{}
 	if cap(c.out) > keepBuffer {
 		c.out = nil
 	}
 	if c.body.buf.Cap() > keepBuffer {
 		c.body = body{}
 	}
-	c.body.fields, c.body.err = nil, nil
-	*c = call{body: c.body, out: c.out[:0]}
 	a.calls.Put(c)
 }
 
@@ -112,7 +114,7 @@ func (c *call) logLine(took time.Duration) {
 	}
 	name := ""
 	if c.client != nil {
-		name = c.client.Name
+		name = c.client.name
 	}
 	attrs := [6]slog.Attr{
 		slog.Int("status", c.status),
@@ -159,12 +161,8 @@ func requestID(h http.Header) string {
 		return given[0]
 	}
 	var random [16]byte
-	for i := range 2 {
-		bits := rand.Uint64()
-		for j := range 8 {
-			random[8*i+j] = byte(bits >> (8 * j))
-		}
-	}
+	binary.NativeEndian.PutUint64(random[:8], rand.Uint64())
+	binary.NativeEndian.PutUint64(random[8:], rand.Uint64())
 	return hex.EncodeToString(random[:12])
 }
 
@@ -207,6 +205,15 @@ func (c *call) admit(to *route) error {
 	}
 	c.ctx, c.cancel = context.WithTimeout(c.r.Context(), a.deadline)
 	return nil
+}
+
+// admitted is [call.admit], answering when it fails.
+func (c *call) admitted(to *route) bool {
+	err := c.admit(to)
+	if err != nil {
+		c.fail(err)
+	}
+	return err == nil
 }
 
 // checkQuery refuses parameters nobody asked for: a misspelt location must not mean the default one.
@@ -284,7 +291,7 @@ func duplicateHeader(name string) error {
 // keyed is what an idempotency key names: a request of this client.
 func (c *call) keyed(key string) (stock.Keyed, error) {
 	k, err := parseKey(key)
-	return stock.Keyed{Client: c.client.Name, Key: k}, err
+	return stock.Keyed{Client: c.client.name, Key: k}, err
 }
 
 // mayUse refuses locations the token is not for.
@@ -320,8 +327,11 @@ func (c *call) run(do func() error) {
 	}
 }
 
-// fail answers with the problem that err is.
+// fail answers with the problem that err is. Once the client has hung up, whatever failed did so because of that.
 func (c *call) fail(err error) {
+	if c.r.Context().Err() != nil {
+		err = context.Canceled
+	}
 	if p := c.refuse(err); p.status >= http.StatusInternalServerError {
 		c.err = err
 	}
@@ -345,13 +355,4 @@ func (c *call) refuse(err error) *problem {
 	}
 	c.answer(p.status, contentProblem, appendProblem(c.out[:0], p, c.id, c.short, err))
 	return p
-}
-
-// admitted is [call.admit], answering when it fails.
-func (c *call) admitted(to *route) bool {
-	err := c.admit(to)
-	if err != nil {
-		c.fail(err)
-	}
-	return err == nil
 }

@@ -53,9 +53,9 @@ const (
 	maxTokens    = 10_000
 )
 
-// Client is who calls, as one token says it.
-type Client struct {
-	Name      string
+// client is who calls, as one token says it.
+type client struct {
+	name      string
 	hash      [sha256.Size]byte
 	scopes    []Scope
 	locations []stock.Location // nil: all
@@ -63,12 +63,12 @@ type Client struct {
 }
 
 // may reports whether the client has the scope.
-func (c *Client) may(s Scope) bool {
+func (c *client) may(s Scope) bool {
 	return slices.Contains(c.scopes, s) || slices.Contains(c.scopes, ScopeAdmin)
 }
 
 // reaches reports whether the client may name the location.
-func (c *Client) reaches(l stock.Location) bool {
+func (c *client) reaches(l stock.Location) bool {
 	return c.locations == nil || slices.Contains(c.locations, l)
 }
 
@@ -76,7 +76,7 @@ func (c *Client) reaches(l stock.Location) bool {
 type Clients struct {
 	path string
 	// known has the clients by the first bytes of their token's hash.
-	known atomic.Pointer[map[prefix][]*Client]
+	known atomic.Pointer[map[prefix][]*client]
 
 	mu   sync.Mutex
 	seen os.FileInfo // guarded by mu: the file as it was when it was read last, well or not
@@ -89,7 +89,7 @@ type prefix [8]byte
 // OpenClients reads the token file at path.
 func OpenClients(path string) (*Clients, error) {
 	c := &Clients{path: path}
-	c.known.Store(&map[prefix][]*Client{})
+	c.known.Store(&map[prefix][]*client{})
 	if err := c.Reload(); err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func readBounded(path string) ([]byte, os.FileInfo, error) {
 }
 
 // parseTokens turns the file into clients. Requests under way go on counting for the names that were known before.
-func parseTokens(text []byte, before map[prefix][]*Client) (map[prefix][]*Client, error) {
+func parseTokens(text []byte, before map[prefix][]*client) (map[prefix][]*client, error) {
 	var tokens []Token
 	if err := json.Unmarshal(text, &tokens, json.RejectUnknownMembers(true)); err != nil {
 		return nil, err
@@ -195,31 +195,31 @@ func parseTokens(text []byte, before map[prefix][]*Client) (map[prefix][]*Client
 	}
 	inFlight := make(map[string]*atomic.Int64)
 	for _, some := range before {
-		for _, client := range some {
-			inFlight[client.Name] = client.inFlight
+		for _, c := range some {
+			inFlight[c.name] = c.inFlight
 		}
 	}
-	known := make(map[prefix][]*Client, len(tokens))
+	known := make(map[prefix][]*client, len(tokens))
 	for i, t := range tokens {
-		client, err := t.client()
+		one, err := t.client()
 		if err != nil {
 			return nil, fmt.Errorf("token %d: %w", i+1, err)
 		}
 		if inFlight[t.Name] == nil {
 			inFlight[t.Name] = new(atomic.Int64)
 		}
-		client.inFlight = inFlight[t.Name]
-		key := prefix(client.hash[:])
-		if slices.ContainsFunc(known[key], func(c *Client) bool { return c.hash == client.hash }) {
+		one.inFlight = inFlight[t.Name]
+		key := prefix(one.hash[:])
+		if slices.ContainsFunc(known[key], func(c *client) bool { return c.hash == one.hash }) {
 			return nil, fmt.Errorf("token %d: its hash is there twice", i+1)
 		}
-		known[key] = append(known[key], client)
+		known[key] = append(known[key], one)
 	}
 	return known, nil
 }
 
 // client checks the entry.
-func (t *Token) client() (*Client, error) {
+func (t *Token) client() (*client, error) {
 	if err := stock.CheckName(t.Name); err != nil {
 		return nil, fmt.Errorf("name %w", err)
 	}
@@ -245,11 +245,11 @@ func (t *Token) client() (*Client, error) {
 			return nil, fmt.Errorf("location %w", err)
 		}
 	}
-	return &Client{Name: t.Name, hash: [sha256.Size]byte(hash), scopes: t.Scopes, locations: t.Locations}, nil
+	return &client{name: t.Name, hash: [sha256.Size]byte(hash), scopes: t.Scopes, locations: t.Locations}, nil
 }
 
 // authenticate finds who sent these headers.
-func (c *Clients) authenticate(h http.Header) (*Client, error) {
+func (c *Clients) authenticate(h http.Header) (*client, error) {
 	given := h["Authorization"]
 	if len(given) > 1 {
 		return nil, duplicateHeader("Authorization")
@@ -262,9 +262,9 @@ func (c *Clients) authenticate(h http.Header) (*Client, error) {
 		return nil, errUnauthenticated
 	}
 	hash := sha256.Sum256([]byte(token))
-	for _, client := range (*c.known.Load())[prefix(hash[:])] {
-		if subtle.ConstantTimeCompare(client.hash[:], hash[:]) == 1 {
-			return client, nil
+	for _, known := range (*c.known.Load())[prefix(hash[:])] {
+		if subtle.ConstantTimeCompare(known.hash[:], hash[:]) == 1 {
+			return known, nil
 		}
 	}
 	return nil, errUnauthenticated

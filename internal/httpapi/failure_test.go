@@ -41,7 +41,7 @@ func throughProxy(t *testing.T, change ...func(*httpapi.Config)) (*world, *fault
 		}
 	})
 	database.Host = proxy.Addr()
-	return newWorldOn(t, ledger.Config{URL: database.String(), Patience: 300 * time.Millisecond}, change...), proxy
+	return newWorldOn(t, ledger.Config{URL: database.String(), Patience: 2 * time.Second}, change...), proxy
 }
 
 func TestNoLedger(t *testing.T) {
@@ -175,21 +175,33 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 	w.call(t, shop, "GET", "/v1/stock", "").want(t, 200)
 }
 
-// A client that hangs up half-way leaves nothing behind, and is no fault of the service.
+// A client that hangs up leaves nothing behind, and is no fault of the service.
 func TestClientHangsUp(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w, proxy := throughProxy(t)
 	w.stockUp(t, "kettle", 10)
-	u := w.begin(t, shop, "1")
-	w.underWay(t, "1")
-	if err := u.conn.Close(); err != nil {
+	hangUp := func(u *upload) {
+		t.Helper()
+		w.underWay(t, "1")
+		if err := u.conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w.underWay(t, "0")
+	}
+	hangUp(w.begin(t, shop, "half")) // before its body was there
+
+	asked := proxy.OnRequest(func([]byte) bool { return true }, fault.HoldRequest)
+	u := w.begin(t, shop, "whole") // while the ledger was at it
+	if _, err := io.WriteString(u.conn, u.rest); err != nil {
 		t.Fatal(err)
 	}
-	w.underWay(t, "0")
-	if log := w.log.String(); strings.Contains(log, `"status":5`) {
-		t.Errorf("a client that hung up is logged as a fault:\n%s", log)
-	}
+	<-asked
+	hangUp(u)
+	proxy.Restore()
 	w.call(t, shop, "GET", "/v1/stock", "").want(t, 200)
+	if log := w.log.String(); strings.Contains(log, `"status":5`) || !strings.Contains(log, `"status":499`) {
+		t.Errorf("a client that hung up is not logged as such:\n%s", log)
+	}
 }
 
 // A service without inventory cannot but panic.
@@ -213,7 +225,7 @@ func TestPanics(t *testing.T) {
 	if err := json.Unmarshal([]byte(log[strings.LastIndex(log, "\n")+1:]), &line, json.MatchCaseInsensitiveNames(true)); err != nil {
 		t.Fatal(err)
 	}
-	if line.Level != "ERROR" || line.Problem != "internal" || line.RequestID != p.Instance || !strings.Contains(line.Error, "operations.go") {
+	if line.Level != "ERROR" || line.Problem != "internal" || line.RequestID != p.Instance || !strings.Contains(line.Error, "deductions.go") {
 		t.Errorf("the log line %s does not tell where the panic was", log)
 	}
 	broken.call(t, shop, "GET", "/docs", "").want(t, 200)

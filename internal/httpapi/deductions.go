@@ -1,0 +1,223 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/holdfast-stock/holdfast/internal/httpapi/internal/openapi"
+	"github.com/holdfast-stock/holdfast/internal/stock"
+)
+
+func (o operations) CreateDeduction(w http.ResponseWriter, _ *http.Request, p openapi.CreateDeductionParams) {
+	c := callOf(w)
+	c.run(func() error {
+		req, err := c.deductRequest(p.IdempotencyKey)
+		if err != nil {
+			return err
+		}
+		out, err := o.stock.Deduct(c.ctx, req)
+		if err != nil {
+			return err
+		}
+		c.deducted(out)
+		return nil
+	})
+}
+
+func (c *call) deductRequest(key string) (*stock.DeductRequest, error) {
+	req := new(stock.DeductRequest)
+	var err error
+	if req.Keyed, err = c.keyed(key); err != nil {
+		return nil, err
+	}
+	if err := c.read(func(b *body) { b.deduct(req) }); err != nil {
+		return nil, err
+	}
+	for i := range req.Lines {
+		if err := c.mayUse(req.Lines[i].Item.Location); err != nil {
+			return nil, err
+		}
+	}
+	return req, nil
+}
+
+func (c *call) deducted(out *stock.Outcome) {
+	c.Header()["Location"] = []string{"/v1/deductions/" + out.Deduction.ID.String()}
+	c.outcome(http.StatusCreated, out)
+}
+
+func (o operations) GetDeduction(w http.ResponseWriter, _ *http.Request, id openapi.DeductionId) {
+	c := callOf(w)
+	c.run(func() error {
+		out, err := o.stock.Deduction(c.ctx, c.client.name, id)
+		if err != nil {
+			return err
+		}
+		if err := c.mayUseLines(&out.Deduction); err != nil {
+			return err
+		}
+		c.answer(http.StatusOK, contentJSON, appendDeduction(c.out, &out.Deduction, out.Levels))
+		return nil
+	})
+}
+
+func (o operations) ListDeductions(w http.ResponseWriter, _ *http.Request, p openapi.ListDeductionsParams) {
+	c := callOf(w)
+	c.run(func() error {
+		q := stock.DeductionQuery{Client: c.client.name, OrderID: p.OrderId}
+		if err := stock.CheckName(p.OrderId); err != nil {
+			return invalidParameter("order_id", err.Error())
+		}
+		if p.State != nil {
+			if !p.State.Valid() {
+				return invalidParameter("state", "must be a state of a deduction")
+			}
+			q.State = stock.State(*p.State)
+		}
+		var err error
+		if q.Limit, err = parseLimit(p.Limit); err != nil {
+			return err
+		}
+		if q.After, err = parseDeductionCursor(p.Cursor); err != nil {
+			return err
+		}
+		page, err := o.stock.Deductions(c.ctx, q)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			if err := c.mayUseLines(&page[i]); err != nil {
+				return err
+			}
+		}
+		b := append(c.out, `{"deductions":`...)
+		b = appendList(b, page, func(b []byte, d *stock.Deduction) []byte { return appendDeduction(b, d, nil) })
+		if len(page) == q.Limit {
+			b = appendText(b, `,"next_cursor":`, deductionCursor(page[len(page)-1].ID))
+		}
+		c.answer(http.StatusOK, contentJSON, append(b, '}'))
+		return nil
+	})
+}
+
+func (o operations) CommitDeduction(w http.ResponseWriter, _ *http.Request, id openapi.DeductionId, p openapi.CommitDeductionParams) {
+	c := callOf(w)
+	c.run(func() error {
+		req := stock.CommitRequest{Keyed: stock.Keyed{Client: c.client.name}, ID: id}
+		if err := c.readIfAny(func(b *body) { b.commit(&req) }); err != nil {
+			return err
+		}
+		if req.KeepRest {
+			if p.IdempotencyKey == nil {
+				return errKeyMissing
+			}
+			var err error
+			if req.Key, err = parseKey(*p.IdempotencyKey); err != nil {
+				return err
+			}
+		}
+		if err := c.mayTouch(id); err != nil {
+			return err
+		}
+		out, err := o.stock.Commit(c.ctx, &req)
+		if err != nil {
+			return err
+		}
+		c.outcome(http.StatusOK, out)
+		return nil
+	})
+}
+
+func (o operations) ReleaseDeduction(w http.ResponseWriter, _ *http.Request, id openapi.DeductionId) {
+	c := callOf(w)
+	c.run(func() error {
+		if err := c.readIfAny((*body).nothing); err != nil {
+			return err
+		}
+		if err := c.mayTouch(id); err != nil {
+			return err
+		}
+		out, err := o.stock.Release(c.ctx, &stock.ReleaseRequest{Client: c.client.name, ID: id})
+		if err != nil {
+			return err
+		}
+		c.outcome(http.StatusOK, out)
+		return nil
+	})
+}
+
+func (o operations) ExtendDeduction(w http.ResponseWriter, _ *http.Request, id openapi.DeductionId) {
+	c := callOf(w)
+	c.run(func() error {
+		req := stock.ExtendRequest{Client: c.client.name, ID: id}
+		if err := c.read(func(b *body) { b.extend(&req) }); err != nil {
+			return err
+		}
+		if err := c.mayTouch(id); err != nil {
+			return err
+		}
+		c.short = "/reacquire"
+		out, err := o.stock.Extend(c.ctx, &req)
+		if err != nil {
+			return err
+		}
+		c.outcome(http.StatusOK, out)
+		return nil
+	})
+}
+
+func (o operations) ReturnDeduction(w http.ResponseWriter, _ *http.Request, id openapi.DeductionId, p openapi.ReturnDeductionParams) {
+	c := callOf(w)
+	c.run(func() error {
+		req := stock.ReturnRequest{ID: id}
+		var err error
+		if req.Keyed, err = c.keyed(p.IdempotencyKey); err != nil {
+			return err
+		}
+		if err := c.readIfAny(func(b *body) { b.returned(&req) }); err != nil {
+			return err
+		}
+		if err := c.mayTouch(id); err != nil {
+			return err
+		}
+		out, err := o.stock.Return(c.ctx, &req)
+		if err != nil {
+			return err
+		}
+		c.outcome(http.StatusCreated, out)
+		return nil
+	})
+}
+
+// outcome answers with a deduction after a change.
+func (c *call) outcome(status int, out *stock.Outcome) {
+	c.replayed(out.Replayed)
+	c.answer(status, contentJSON, appendDeduction(c.out, &out.Deduction, out.Levels))
+}
+
+func (c *call) replayed(yes bool) {
+	if yes {
+		c.Header().Set("Idempotent-Replayed", "true")
+	}
+}
+
+// mayUseLines refuses a deduction that reaches beyond the token's locations.
+func (c *call) mayUseLines(d *stock.Deduction) error {
+	for i := range d.Lines {
+		if err := c.mayUse(d.Lines[i].Item.Location); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayTouch looks at the deduction before it is changed, for tokens that are limited to some locations.
+func (c *call) mayTouch(id stock.DeductionID) error {
+	if c.client.locations == nil {
+		return nil
+	}
+	out, err := c.api.stock.Deduction(c.ctx, c.client.name, id)
+	if err != nil {
+		return err
+	}
+	return c.mayUseLines(&out.Deduction)
+}
