@@ -128,7 +128,9 @@ func (w *writer) settle(batch []*request, deadline time.Time) ([]result, error) 
 			return nil, giveUp(err, maybe)
 		}
 		if isOutage(err) {
-			w.ledger.pause(pause)
+			if !w.ledger.pause(pause) {
+				return nil, giveUp(err, maybe)
+			}
 			pause = min(2*pause, 250*time.Millisecond)
 			on.rows = max(on.rows, justRead)
 		}
@@ -155,6 +157,9 @@ func (w *writer) attempt(v *view, batch []*request, on basis, decided map[stock.
 		return nil, err
 	}
 	if on.rows == fromMemory {
+		if v.ofAnotherEpoch(w.conn.epoch) {
+			return nil, errNeedsRead
+		}
 		results, err := decideAll(v, batch)
 		if err != nil {
 			return nil, err
@@ -187,6 +192,10 @@ func (w *writer) attempt(v *view, batch []*request, on basis, decided map[stock.
 func decideAll(v *view, batch []*request) ([]result, error) {
 	results := make([]result, len(batch))
 	for i, r := range batch {
+		if r.about != nil && v.deductions[r.about.ID] == nil { // a failover lost it after it was looked at
+			results[i] = refuse(stock.ErrNotFound)
+			continue
+		}
 		results[i] = r.op.decide(v)
 		if results[i].err != nil && !(v.fresh && v.named) && !results[i].certain {
 			return nil, errNeedsRead

@@ -110,13 +110,16 @@ func (l *Ledger) Close() {
 	l.pool.Close()
 }
 
-// pause waits between attempts on a database that is out of reach.
-func (l *Ledger) pause(d time.Duration) {
+// pause waits between attempts on a database that is out of reach; false when the ledger is being closed, which
+// does not wait for it to come back.
+func (l *Ledger) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
 	case <-l.stop:
+		return false
 	}
 }
 

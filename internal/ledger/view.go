@@ -68,6 +68,16 @@ func (v *view) due(d *deductionRow) bool {
 	return d.State == stock.Held && !v.now.IsZero() && !d.ExpiresAt.After(v.now)
 }
 
+// ofAnotherEpoch reports whether a remembered row is of another timeline: its version may have been given again.
+func (v *view) ofAnotherEpoch(epoch uint32) bool {
+	for _, row := range v.items {
+		if row.levels.Epoch != epoch {
+			return true
+		}
+	}
+	return false
+}
+
 // asOfNow is a deduction as a reader sees it: a hold whose time is over has ended, whether or not it was swept.
 func (v *view) asOfNow(d *deductionRow) stock.Deduction {
 	if !v.due(d) {
