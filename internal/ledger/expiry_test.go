@@ -48,7 +48,7 @@ func TestCommitMeetsExpiry(t *testing.T) {
 			}
 			endAll(t, ledgers[0])
 			if got := levels(t, ledgers[0], "A"); got.OnHand != stock.Quantity(races-taken.Load()) || got.Held != 0 {
-				t.Errorf("%d were committed: %+v", taken.Load(), got)
+				t.Errorf("%d were committed: %s", taken.Load(), figures(got))
 			}
 			mustHold(t, url)
 		})
@@ -155,7 +155,7 @@ func TestTakenAnewOrNotAtAll(t *testing.T) {
 				t.Fatalf("taken anew: %v", err)
 			}
 			if got := levels(t, l, "A"); got.Held != 1 {
-				t.Errorf("got %+v", got)
+				t.Errorf("got %s", figures(got))
 			}
 			execute(t, url, "UPDATE deductions SET expires_at = now() - interval '1 second' WHERE id = $1", d.ID)
 			endAll(t, l)
@@ -225,7 +225,7 @@ func TestAnExpiredHoldIsNotInTheWay(t *testing.T) {
 		t.Error("the expired hold was answered")
 	}
 	if got := levels(t, l, "A"); got.OnHand != 1 || got.Held != 0 {
-		t.Errorf("got %+v", got)
+		t.Errorf("got %s", figures(got))
 	}
 	mustHold(t, url)
 }
@@ -305,7 +305,7 @@ func TestReturnsNeverExceed(t *testing.T) {
 		t.Errorf("%d came back, %d were refused", back.Load(), refused.Load())
 	}
 	if got := levels(t, ledgers[0], "A"); got.OnHand != 20 {
-		t.Errorf("got %+v", got)
+		t.Errorf("got %s", figures(got))
 	}
 	mustHold(t, url)
 }

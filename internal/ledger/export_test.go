@@ -225,6 +225,9 @@ func (l *Ledger) Waiting() int {
 	return n
 }
 
+// Busy lists the items of batches on their way.
+func (l *Ledger) Busy() []stock.Item { return Queue{l.sequencer}.Busy() }
+
 // Queue is a sequencer without a ledger behind it.
 type Queue struct{ s *sequencer }
 

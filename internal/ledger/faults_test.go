@@ -238,7 +238,7 @@ func TestOutOfReach(t *testing.T) {
 	}
 	proxy.Restore()
 	if got := levels(t, direct, "A"); got.OnHand != 4 || got.Version != 2 {
-		t.Errorf("got %+v", got)
+		t.Errorf("got %s", figures(got))
 	}
 	eventually(t, "the ledger is back", func() bool {
 		out, err := l.Deduct(t.Context(), order("during", "A"))
@@ -275,7 +275,7 @@ func TestOutOfReachAfterSending(t *testing.T) {
 				t.Errorf("with the same key: replayed %v, want %v; %v", out != nil && out.Replayed, c.applied, err)
 			}
 			if got := levels(t, l, "A"); got.OnHand != 3 {
-				t.Errorf("got %+v", got)
+				t.Errorf("got %s", figures(got))
 			}
 			mustHold(t, database)
 		})

@@ -41,7 +41,7 @@ func TestOrdersThereAndBack(t *testing.T) {
 	asking.Wait()
 	for _, sku := range skus {
 		if got := levels(t, ledgers[0], sku); got.OnHand != 0 || got.Version != 501 {
-			t.Errorf("got %+v", got)
+			t.Errorf("got %s", figures(got))
 		}
 	}
 	mustHold(t, url)
@@ -79,7 +79,7 @@ func TestTwoProcessesShareAHotItem(t *testing.T) {
 	}
 	callers.Wait()
 	if got := levels(t, ledgers[0], "hot"); got.OnHand != 0 || got.Version != units+1 {
-		t.Errorf("got %+v", got)
+		t.Errorf("got %s", figures(got))
 	}
 	// The measure of fairness is for a quiet machine; here neither may starve.
 	if a, b := served[0].Load(), served[1].Load(); min(a, b) < units/5 {
@@ -114,7 +114,7 @@ func TestSettingsMeetOrders(t *testing.T) {
 	})
 	work.Wait()
 	if got := levels(t, ledgers[0], "A"); got.OnHand != 680 || got.SafetyStock != 60 || got.Version != 1+320+60 {
-		t.Errorf("got %+v", got)
+		t.Errorf("got %s", figures(got))
 	}
 	mustHold(t, url)
 }

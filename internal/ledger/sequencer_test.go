@@ -466,7 +466,7 @@ func TestCancelledInTheQueueDoesNothing(t *testing.T) {
 	}
 	deduct(t, l, order("after", "A")) // behind the one that left, so that had its turn
 	if got := levels(t, l, "A"); got.OnHand != 3 {
-		t.Errorf("got %+v", got)
+		t.Errorf("got %s", figures(got))
 	}
 	if out, err := l.Recall(t.Context(), order("in the queue", "A")); out != nil || err != nil {
 		t.Errorf("recalled %+v, %v", out, err)
@@ -493,6 +493,6 @@ func TestCancelledInABatchHappensAllTheSame(t *testing.T) {
 		t.Errorf("again: %+v, %v", out, err)
 	}
 	if got := levels(t, l, "A"); got.OnHand != 4 {
-		t.Errorf("got %+v", got)
+		t.Errorf("got %s", figures(got))
 	}
 }
