@@ -34,9 +34,9 @@ func TestDatabaseIsMigrated(t *testing.T) {
 func TestDatabaseIsDroppedWithItsTest(t *testing.T) {
 	t.Parallel()
 	var url string
-	t.Run("user", func(t *testing.T) {
-		url = sandbox.Database(t)
-		connect(t, url) // and leave it open until the cleanup after the drop
+	t.Run("user", func(user *testing.T) {
+		url = sandbox.Database(user)
+		connect(t, url) // stays open longer than its test lasts
 	})
 	name := url[strings.LastIndex(url, "/")+1 : strings.Index(url, "?")]
 	other := connect(t, sandbox.EmptyDatabase(t))

@@ -161,12 +161,13 @@ func TestStandbyStreams(t *testing.T) {
 func TestSynchronousStandby(t *testing.T) {
 	t.Parallel()
 	primary := sandbox.OwnPostgres(t, sandbox.PostgresConfig{})
+	writer := connect(t, primary.URL("postgres"))
+	execute(t, writer, "ALTER SYSTEM SET synchronous_standby_names = 'third'") // is not for a standby to inherit
 	standby, err := sandbox.StartPostgresStandby(t.Context(), primary, sandbox.StandbyConfig{Name: "second", Synchronous: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	stopAfter(t, standby)
-	writer := connect(t, primary.URL("postgres"))
 	execute(t, writer, "CREATE TABLE kept AS SELECT 1 AS n")
 	if err := standby.Pause(); err != nil {
 		t.Fatal(err)
@@ -195,5 +196,8 @@ func TestSynchronousStandby(t *testing.T) {
 	if sum := scalar[int](t, reader, "SELECT sum(n) FROM kept"); sum != 3 {
 		t.Errorf("sum = %d", sum)
 	}
-	execute(t, reader, "INSERT INTO kept VALUES (4)") // waits for nobody
+	if names := scalar[string](t, reader, "SHOW synchronous_standby_names"); names != "" {
+		t.Fatalf("commits of the promoted standby wait for %s", names)
+	}
+	execute(t, reader, "INSERT INTO kept VALUES (4)")
 }
