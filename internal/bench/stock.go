@@ -64,26 +64,37 @@ func (a *api) call(ctx context.Context, method, path, key string, body, result a
 // setupWorkers create items at the same time.
 const setupWorkers = 32
 
-// Create makes the items of a workload through the API, with its stock of each.
+// staleness is how long a gate may refuse what has just been received through another process, with a margin.
+const staleness = 1100 * time.Millisecond
+
+// Create makes the items of a workload through the API, with its stock of each, and waits as long as a gate may not know of it.
 func (w *Workload) Create(ctx context.Context, t Target) error {
 	a := newAPI(t)
 	defer a.http.CloseIdleConnections()
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(setupWorkers)
+	workers, each := errgroup.WithContext(ctx)
+	workers.SetLimit(setupWorkers)
 	for _, sku := range w.SKUs {
-		group.Go(func() error {
+		workers.Go(func() error {
 			path := "/v1/stock/" + url.PathEscape(sku)
-			if err := a.call(ctx, http.MethodPut, path, "", map[string]any{}, nil); err != nil {
+			if err := a.call(each, http.MethodPut, path, "", map[string]any{}, nil); err != nil {
 				return err
 			}
 			if w.Stock == 0 {
 				return nil
 			}
 			received := map[string]any{"kind": "receive", "delta": w.Stock, "reason": "bench"}
-			return a.call(ctx, http.MethodPost, path+"/adjustments", "stock-"+sku, received, nil)
+			return a.call(each, http.MethodPost, path+"/adjustments", "stock-"+sku, received, nil)
 		})
 	}
-	return group.Wait()
+	if err := workers.Wait(); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(staleness):
+		return nil
+	}
 }
 
 // Insert makes the items of a workload in the database itself, for a service that has no API for it.

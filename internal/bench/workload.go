@@ -112,7 +112,7 @@ func (w *Workload) check(r *response, id []byte) error {
 	case r.status == 409 && w.Stock < Plenty && bytes.Contains(r.body, []byte("insufficient-stock")):
 		return nil
 	}
-	return fmt.Errorf("%s was answered %d: %.300s", id, r.status, r.body)
+	return fmt.Errorf("%s was answered %d: %.700s", id, r.status, r.body)
 }
 
 // Plenty is a stock that no run uses up, in units.
