@@ -62,9 +62,18 @@ func (o *giveIn) possible(v *view, d *deductionRow, back []stock.Quantity) error
 	for i := range d.Lines {
 		l := &d.Lines[i]
 		taken, total = taken || l.Committed > 0, total+back[i]
-		if row := v.items[l.Item]; row.levels.OnHand+back[i] > stock.MaxOnHand {
-			return stock.InvalidField("/lines", "would put more on hand than an item can have")
-		}
+		v.items[l.Item].wanted += back[i]
+	}
+	overfull := false
+	for i := range d.Lines {
+		row := v.items[d.Lines[i].Item]
+		overfull = overfull || row.levels.OnHand+row.wanted > stock.MaxOnHand
+	}
+	for i := range d.Lines {
+		v.items[d.Lines[i].Item].wanted = 0
+	}
+	if overfull {
+		return stock.InvalidField("/lines", "would put more on hand than an item can have")
 	}
 	var excess []stock.ExcessLine
 	for n := range o.Lines {
@@ -130,8 +139,10 @@ func (o *adjust) precondition(l stock.Levels) error {
 func (o *adjust) delta(l stock.Levels) (stock.Quantity, error) {
 	delta, at := o.Delta, "/delta"
 	if o.SetTo != nil {
-		delta, at = *o.SetTo-l.OnHand, "/set_to"
+		delta, at = min(max(*o.SetTo, -1), stock.MaxOnHand+1)-l.OnHand, "/set_to"
 	}
+	// What is out of range stays so when it is cut to this, and no sum overflows.
+	delta = min(max(delta, -stock.MaxOnHand-1), stock.MaxOnHand+1)
 	switch after := l.OnHand + delta; {
 	case after > stock.MaxOnHand:
 		return 0, stock.InvalidField(at, "would put more on hand than an item can have")
