@@ -31,6 +31,7 @@ type config struct {
 	ReadSessions    int           `env:"HOLDFAST_READ_SESSIONS" default:"8" help:"Postgres sessions that answer reads; 1 to 256."`
 	GateTimeout     time.Duration `env:"HOLDFAST_GATE_TIMEOUT" default:"100ms" help:"How long one call of the gate may take before it is bypassed; 5ms to 5s."`
 	GatePrefix      string        `env:"HOLDFAST_GATE_PREFIX" default:"holdfast" help:"Prefix of the gate's keys; installations that share a Redis need one each."`
+	GateAmple       int           `env:"HOLDFAST_GATE_AMPLE" default:"1000" help:"How many requests like one must fit into what is left for it to need no ticket, since nothing would be refused. Negative: every request takes one."`
 	Sweep           time.Duration `env:"HOLDFAST_SWEEP" default:"1s" help:"How often expired holds are released; answers do not wait for it. Negative: never."`
 
 	DrainDelay   time.Duration `env:"HOLDFAST_DRAIN_DELAY" default:"0s" help:"How long to go on serving after readiness is off, for load balancers to notice; up to 1m."`
@@ -59,6 +60,9 @@ func (c *config) check() error {
 	count("HOLDFAST_MAX_PER_CLIENT", c.MaxPerClient, 1, 100_000)
 	count("HOLDFAST_LEDGER_SESSIONS", c.LedgerSessions, 1, 16)
 	count("HOLDFAST_READ_SESSIONS", c.ReadSessions, 1, 256)
+	if c.GateAmple == 0 {
+		wrong = append(wrong, errors.New("HOLDFAST_GATE_AMPLE is 0: it must be positive, or negative for never"))
+	}
 	if c.Sweep == 0 {
 		wrong = append(wrong, errors.New("HOLDFAST_SWEEP is 0: it must be positive, or negative for never"))
 	}
@@ -72,7 +76,9 @@ func (c *config) inventory() inventory.Config {
 			URL: c.DatabaseURL, Writers: c.LedgerSessions, Readers: c.ReadSessions,
 			Patience: c.RequestDeadline * 4 / 5, // a batch is given up before its callers are
 		},
-		Gate:  gate.Config{CallTimeout: c.GateTimeout, Prefix: c.GatePrefix, TicketLife: c.RequestDeadline + time.Second},
+		Gate: gate.Config{
+			CallTimeout: c.GateTimeout, Prefix: c.GatePrefix, TicketLife: c.RequestDeadline + time.Second, Ample: c.GateAmple,
+		},
 		Sweep: c.Sweep,
 	}
 }
