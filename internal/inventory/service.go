@@ -86,7 +86,7 @@ func (s *Service) Close() {
 // was asked for the key and the order; many such questions share one reading.
 func (s *Service) Deduct(ctx context.Context, r *stock.DeductRequest) (*stock.Outcome, error) {
 	if s.gate == nil {
-		return s.ledger.Deduct(ctx, r)
+		return s.decide(ctx, r)
 	}
 	ticket := gate.TicketFor(r.Client, r.OrderID, r.Part)
 	answer := s.gate.Take(ctx, ticket, r.Lines)
@@ -96,7 +96,7 @@ func (s *Service) Deduct(ctx context.Context, r *stock.DeductRequest) (*stock.Ou
 	case gate.UnknownItem:
 		return s.refuse(ctx, r, &stock.UnknownItemError{Lines: answer.Unknown})
 	}
-	out, err := s.ledger.Deduct(ctx, r)
+	out, err := s.decide(ctx, r)
 	// An unknown outcome frees nothing: the units may be gone. The ticket runs out by itself.
 	if answer.Verdict == gate.Granted && !errors.Is(err, stock.ErrUnknownOutcome) {
 		s.gate.Drop(ticket, r.Lines)
@@ -104,12 +104,30 @@ func (s *Service) Deduct(ctx context.Context, r *stock.DeductRequest) (*stock.Ou
 	return out, err
 }
 
+// decide has the ledger decide, and once more if units of a short item were held by what has expired: where no gate
+// has it confirmed, nobody else looks.
+func (s *Service) decide(ctx context.Context, r *stock.DeductRequest) (*stock.Outcome, error) {
+	out, err := s.ledger.Deduct(ctx, r)
+	var short *stock.ShortError
+	if !errors.As(err, &short) {
+		return out, err
+	}
+	items := make([]stock.Item, len(short.Lines))
+	for i := range short.Lines {
+		items[i] = short.Lines[i].Item
+	}
+	if due, lookErr := s.ledger.DueOn(ctx, items, dueLimit); lookErr != nil || len(due) == 0 || s.expire(ctx, due) != nil {
+		return out, err
+	}
+	return s.ledger.Deduct(ctx, r)
+}
+
 // refuse answers what the gate refused, unless the ledger knows better.
 func (s *Service) refuse(ctx context.Context, r *stock.DeductRequest, refusal error) (*stock.Outcome, error) {
 	out, err := s.ledger.Recall(ctx, r)
 	switch {
 	case errors.Is(err, stock.ErrOrderAlreadyDeducted):
-		return s.ledger.Deduct(ctx, r) // it may stand in the way as a hold whose time is over
+		return s.decide(ctx, r) // it may stand in the way as a hold whose time is over
 	case out != nil || err != nil:
 		return out, err
 	}
