@@ -31,7 +31,7 @@ local call = redis.call
 local HEAD, LINE, NEWS = '>I6I6I6I4', '>I2I6', '>I4I8i8I6'
 local BASE, BASE_SIZE = '>I4I8i8I6I8I4I6', 44
 local TICKET, TICKET_SIZE = '>I6I6I4I8', 24
-local TAKE_SIZE = 22
+local NEWS_SIZE, TAKE_SIZE = 26, 22
 -- A value this long makes Redis keep the hash as a table: in its compact form each lookup walks all tickets.
 local MANY, FILL = 16, string.rep('.', 32)
 
@@ -39,6 +39,10 @@ local MANY, FILL = 16, string.rep('.', 32)
 
 local items = #KEYS
 if #ARGV ~= 2 + 3 * items then return redis.error_reply('BADARG') end
+for i = 1, items do
+  local news, drops, takes = ARGV[3 * i], ARGV[1 + 3 * i], ARGV[2 + 3 * i]
+  if #news % NEWS_SIZE + #drops % 16 + #takes % TAKE_SIZE ~= 0 then return redis.error_reply('BADARG') end
+end
 local life, ttl, fresh, cap = read(HEAD, ARGV[1])
 
 local orders, several = {}, {} -- requests for several items, and of each item the tickets of those
