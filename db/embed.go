@@ -26,7 +26,7 @@ type Migration struct {
 // Migrate brings the database at url to the newest schema. Starters that run at the same time wait for each
 // other on a session advisory lock; each step runs in a transaction of its own.
 func Migrate(ctx context.Context, url string) error {
-	return withProvider(ctx, url, func(p *goose.Provider) error {
+	return withProvider(url, func(p *goose.Provider) error {
 		_, err := p.Up(ctx)
 		return err
 	})
@@ -35,7 +35,7 @@ func Migrate(ctx context.Context, url string) error {
 // Status lists every migration known to this build, oldest first.
 func Status(ctx context.Context, url string) ([]Migration, error) {
 	var list []Migration
-	err := withProvider(ctx, url, func(p *goose.Provider) error {
+	err := withProvider(url, func(p *goose.Provider) error {
 		states, err := p.Status(ctx)
 		for _, s := range states {
 			list = append(list, Migration{s.Source.Version, s.Source.Path, s.State == goose.StateApplied})
@@ -45,7 +45,7 @@ func Status(ctx context.Context, url string) ([]Migration, error) {
 	return list, err
 }
 
-func withProvider(ctx context.Context, url string, use func(*goose.Provider) error) error {
+func withProvider(url string, use func(*goose.Provider) error) error {
 	conn, err := sql.Open("pgx", url)
 	if err != nil {
 		return fmt.Errorf("open database: %w", err)

@@ -131,7 +131,7 @@ func freePort(t testing.TB) int {
 	for range 100 {
 		port := 10_000 + rand.IntN(12_000)
 		if l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
-			l.Close()
+			_ = l.Close() // it was only to see that it is free
 			return port
 		}
 	}
@@ -185,8 +185,8 @@ func (i *instance) attend(stderr io.Reader, serving chan<- string) {
 		}
 	}
 	close(serving)
-	_ = i.cmd.Wait() // ProcessState says how it ended
-	i.guard.Close()
+	_ = i.cmd.Wait()    // ProcessState says how it ended
+	_ = i.guard.Close() // the process it guarded has ended
 	close(i.ended)
 }
 

@@ -100,10 +100,10 @@ func TestPersistGivesUp(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]http.HandlerFunc{"no answer": hangUp, "overloaded": problemAnswer(503, "overloaded", "")} {
 		c, got := serveScript(t, script)
-		c.patience = 300 * time.Millisecond
+		c.patience = time.Second
 		began := time.Now()
 		_, err := c.persist(t.Context(), request{method: "GET", path: "/"})
-		if took := time.Since(began); !errors.Is(err, errGaveUp) || took > 5*time.Second {
+		if took := time.Since(began); !errors.Is(err, errGaveUp) || took > 10*time.Second {
 			t.Errorf("%s: %v after %v", name, err, took)
 		}
 		if n := len(got()); n < 2 || n > 20 {

@@ -47,19 +47,19 @@ func (c *config) check() error {
 			wrong = append(wrong, fmt.Errorf("%s is %v: it must be %v to %v", name, value, low, high))
 		}
 	}
-	count := func(name string, value, low, high int) {
-		if value < low || value > high {
-			wrong = append(wrong, fmt.Errorf("%s is %d: it must be %d to %d", name, value, low, high))
+	count := func(name string, value, most int) {
+		if value < 1 || value > most {
+			wrong = append(wrong, fmt.Errorf("%s is %d: it must be 1 to %d", name, value, most))
 		}
 	}
 	within("HOLDFAST_REQUEST_DEADLINE", c.RequestDeadline, 100*time.Millisecond, time.Minute)
 	within("HOLDFAST_GATE_TIMEOUT", c.GateTimeout, 5*time.Millisecond, 5*time.Second)
 	within("HOLDFAST_DRAIN_DELAY", c.DrainDelay, 0, time.Minute)
 	within("HOLDFAST_START_TIMEOUT", c.StartTimeout, time.Second, 10*time.Minute)
-	count("HOLDFAST_MAX_IN_FLIGHT", c.MaxInFlight, 1, 100_000)
-	count("HOLDFAST_MAX_PER_CLIENT", c.MaxPerClient, 1, 100_000)
-	count("HOLDFAST_LEDGER_SESSIONS", c.LedgerSessions, 1, 16)
-	count("HOLDFAST_READ_SESSIONS", c.ReadSessions, 1, 256)
+	count("HOLDFAST_MAX_IN_FLIGHT", c.MaxInFlight, 100_000)
+	count("HOLDFAST_MAX_PER_CLIENT", c.MaxPerClient, 100_000)
+	count("HOLDFAST_LEDGER_SESSIONS", c.LedgerSessions, 16)
+	count("HOLDFAST_READ_SESSIONS", c.ReadSessions, 256)
 	if c.GateAmple == 0 {
 		wrong = append(wrong, errors.New("HOLDFAST_GATE_AMPLE is 0: it must be positive, or negative for never"))
 	}

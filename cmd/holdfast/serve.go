@@ -223,7 +223,7 @@ func (s *service) run(ctx context.Context, started func(addresses) error) error 
 func (s *service) drain() error {
 	s.log.Info("draining", "delay", s.cfg.DrainDelay.String())
 	s.api.Drain()
-	time.Sleep(s.cfg.DrainDelay)
+	<-time.After(s.cfg.DrainDelay)
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.RequestDeadline+5*time.Second)
 	defer cancel()
 	err := errors.Join(s.http.Shutdown(ctx), s.admin.Shutdown(ctx))

@@ -92,7 +92,7 @@ func (s *stampede) rush(t *testing.T, midway func()) {
 		}
 	}
 	for s.answers.Load() < from+buyers/5 {
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) //nolint:forbidigo // polling: the requests end by their deadlines
 	}
 	midway()
 	all.Wait()

@@ -146,7 +146,7 @@ func TestOpenLoopCountsTheWaitForAStalledService(t *testing.T) {
 	var n atomic.Int64
 	target := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if n.Add(1) == 50 {
-			time.Sleep(stall)
+			time.Sleep(stall) //nolint:forbidigo // the stall that is measured
 		}
 		take(w, r)
 	})

@@ -53,7 +53,7 @@ func TestResponsesOfAServerAreRead(t *testing.T) {
 			t.Parallel()
 			text := raw(t, c.handle)
 			// Every beginning is not whole yet; with the next response behind it, it ends where it ends.
-			for n := range len(text) {
+			for n := range text {
 				if _, err := parseResponse(text[:n]); !errors.Is(err, errMore) {
 					t.Fatalf("the first %d of %d bytes: %v, want %v", n, len(text), err, errMore)
 				}

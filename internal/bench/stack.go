@@ -177,7 +177,7 @@ func (s *Stack) start(service *Service, env []string, args ...string) error {
 		return err
 	}
 	c := &child{cmd: exec.Command(s.executable, args...), log: log}
-	c.cmd.Env = append(os.Environ(), "HOLDFAST_ADDR=127.0.0.1:0", "HOLDFAST_ADMIN_ADDR=127.0.0.1:0",
+	c.cmd.Env = append(c.cmd.Environ(), "HOLDFAST_ADDR=127.0.0.1:0", "HOLDFAST_ADMIN_ADDR=127.0.0.1:0",
 		"HOLDFAST_DATABASE_URL="+s.DatabaseURL(), "HOLDFAST_REDIS_URL=redis://"+s.Redis.Addr(), "HOLDFAST_TOKENS_FILE="+s.tokens)
 	c.cmd.Env = append(c.cmd.Env, env...)
 	c.cmd.Stderr = log

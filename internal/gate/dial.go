@@ -83,8 +83,7 @@ func spreadHosts(address string) string {
 
 // withoutURL keeps a password in a URL that cannot be parsed out of the error.
 func withoutURL(err error) error {
-	var parse *url.Error
-	if errors.As(err, &parse) {
+	if parse, ok := errors.AsType[*url.Error](err); ok {
 		return parse.Err
 	}
 	return err

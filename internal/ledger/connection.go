@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -43,9 +44,7 @@ var sessionSettings = map[string]string{
 
 // configure makes a pgx configuration for a session that decides.
 func configure(cfg *pgx.ConnConfig, warned *atomic.Bool) {
-	for name, value := range sessionSettings {
-		cfg.RuntimeParams[name] = value
-	}
+	maps.Copy(cfg.RuntimeParams, sessionSettings)
 	cfg.ConnectTimeout = 2 * time.Second
 	cfg.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		if n.SeverityUnlocalized == "WARNING" {

@@ -37,10 +37,14 @@ func (o *giveIn) decide(v *view) result {
 			v.updateLine(d, l)
 		}
 	}
-	if d.State == stock.Committed {
+	g := noGuard
+	switch {
+	case d.State == stock.Committed:
 		d.State = ended(d.Lines, d.State)
+	case d.State == stock.Held && !v.due(d):
+		g = guardLive // the answer says that the rest is still held
 	}
-	v.update(d, noGuard, 0)
+	v.update(d, g, 0)
 	v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: "return", deduction: d.ID})
 	return v.answer(d, 0)
 }

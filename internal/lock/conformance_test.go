@@ -198,7 +198,7 @@ func waits(t *testing.T, p *party, key string) {
 			return
 		}
 		if h.Waiting < 0 { // not told: all there is to go by is time
-			time.Sleep(200 * time.Millisecond)
+			time.Sleep(200 * time.Millisecond) //nolint:forbidigo // there is no signal
 			return
 		}
 	}

@@ -176,7 +176,7 @@ func TestReleaseIntoAPartition(t *testing.T) {
 // The ctx of a holder that is cut off ends before another can hold the key, in every partition.
 //
 // It runs before the tests that are parallel: how late a ctx ends is also a matter of how busy the machine is.
-func TestPartitionedHolderStopsBeforeTheNextStarts(t *testing.T) {
+func TestPartitionedHolderStopsBeforeTheNextStarts(t *testing.T) { //nolint:paralleltest // see above
 	forEach(t, func(t *testing.T, w *world) {
 		if w.wireless {
 			t.Skip("no wire to cut")
@@ -268,7 +268,7 @@ func (w *world) partition(t *testing.T, n int) []time.Duration {
 			mustReleaseAsync(t, next)
 		})
 	}
-	time.Sleep(rand.N(p.ttl))
+	time.Sleep(rand.N(p.ttl)) //nolint:forbidigo // the wire fails at a random time
 	broken.swallow()
 	waiters.Wait()
 	broken.restore()
@@ -291,7 +291,7 @@ func TestLeaseSurvivesAShortCut(t *testing.T) {
 		lease := mustAcquire(t, p, newKey())
 		for range 3 {
 			broken.cut()
-			time.Sleep(300 * time.Millisecond)
+			time.Sleep(300 * time.Millisecond) //nolint:forbidigo // how long the wire is cut
 			broken.restore()
 			before := lease.Deadline()
 			for end := time.Now().Add(patience); !lease.Deadline().After(before); time.Sleep(5 * time.Millisecond) {

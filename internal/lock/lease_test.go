@@ -50,13 +50,14 @@ func TestForeignValuesAreNoOwners(t *testing.T) {
 func TestPausesAreRandomAndBounded(t *testing.T) {
 	t.Parallel()
 	b := lock.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond}
-	for try, limit := range []time.Duration{10, 20, 40, 80, 100, 100} {
+	for try, milliseconds := range []int{10, 20, 40, 80, 100, 100} {
+		limit := time.Duration(milliseconds) * time.Millisecond
 		var pauses []time.Duration
 		for range 200 {
 			pauses = append(pauses, b.Pause(try))
 		}
 		least, most := slices.Min(pauses), slices.Max(pauses)
-		if limit *= time.Millisecond; most >= limit || least > limit/4 || most < limit*3/4 {
+		if most >= limit || least > limit/4 || most < limit*3/4 {
 			t.Errorf("try %d: pauses from %s to %s, want them spread over %s", try, least, most, limit)
 		}
 	}
@@ -138,7 +139,7 @@ func TestObserverIsToldWhatHappens(t *testing.T) {
 		}
 		waited <- next
 	}()
-	time.Sleep(50 * time.Millisecond) // it asks and is told that the key is held
+	time.Sleep(50 * time.Millisecond) //nolint:forbidigo // it asks and is told that the key is held, which nobody can see
 	mustRelease(t, lease)
 	next := <-waited
 	within(t, "the end of an unrenewed lease", next.Lost())

@@ -195,8 +195,8 @@ func (s *session) giveBack() bool {
 // close ends our side of the session. The server's side may go on for a while; end sees to that.
 func (s *session) close() {
 	if s.renewal != nil { // it uses the connection
-		_ = s.conn.Conn().PgConn().Conn().Close() // which ends it
-		<-s.renewal
+		_ = s.conn.Conn().PgConn().Conn().Close() // which ends it, whatever it says
+		_ = <-s.renewal // it ended with the connection
 		s.renewal = nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

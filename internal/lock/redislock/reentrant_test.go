@@ -150,7 +150,7 @@ func TestEveryGrantInsideHasItsOwnEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-outer.Lost()
-	time.Sleep(100 * time.Millisecond) // the margin, and more
+	time.Sleep(100 * time.Millisecond) //nolint:forbidigo // the margin, and more: time has to pass
 	if err := outer.Release(); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("release of what was over: %v", err)
 	}

@@ -264,9 +264,9 @@ func (b *Backend) createOnce(ctx context.Context, c lock.Claim) (string, error) 
 // createParents makes the nodes above a queue, and the queue, which ZooKeeper removes when it is empty for a while.
 func (b *Backend) createParents(ctx context.Context, queue string) error {
 	_, err := call(ctx, b.session, func() (string, error) {
-		above := ""
-		for _, name := range strings.Split(b.config.Root, "/")[1:] {
-			above += "/" + name
+		names := strings.Split(b.config.Root, "/")[1:]
+		for i := range names {
+			above := "/" + strings.Join(names[:i+1], "/")
 			_, err := b.session.conn.Create(above, nil, zk.FlagPersistent, openToAll)
 			if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 				return "", err

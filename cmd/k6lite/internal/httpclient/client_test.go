@@ -298,7 +298,7 @@ func TestBrokenAnswersAreErrors(t *testing.T) {
 			}
 		})
 		a := newClient(t, httpclient.Config{}).Send(get(t, url))
-		if a.Err == nil {
+		if a.Err == nil || a.Status != 0 || a.Body != nil {
 			t.Errorf("%s: was taken for an answer: %d %q", name, a.Status, a.Body)
 		}
 		if strings.Contains(name, "gzip") || name == "unknown" {

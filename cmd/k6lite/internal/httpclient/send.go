@@ -42,7 +42,8 @@ type Timings struct {
 // Duration is sending, waiting and receiving together.
 func (t *Timings) Duration() time.Duration { return t.Sending + t.Waiting + t.Receiving }
 
-// Answer is what came of a request. When Err is set the other fields hold what was known until then.
+// Answer is what came of a request. When Err is set there is no status and no body, even if the head of an answer came:
+// a cut answer proves nothing.
 type Answer struct {
 	Status     int
 	StatusText string // "200 OK"
@@ -87,7 +88,7 @@ func (c *Client) Send(req *Request) *Answer {
 			a.Sent, a.Timings = 0, Timings{}
 			continue
 		}
-		a.Err = c.readable(err)
+		a.Err, a.Status, a.StatusText, a.Body = c.readable(err), 0, "", nil
 		return a
 	}
 }

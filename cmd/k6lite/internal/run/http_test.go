@@ -225,7 +225,7 @@ func TestRedirectsAreFollowedAndCounted(t *testing.T) {
 	s := serve(t)
 	r := play{script: s.with(assert + `
 		import http from 'k6/http';
-		export const options = { thresholds: { 'http_reqs{status:302}': ['count==5'], http_reqs: ['count==6'] } };
+		export const options = { thresholds: { 'http_reqs{status:302}': ['count==5'], http_reqs: ['count==6'], 'http_req_failed{status:302}': ['rate==0.2'] } };
 		export default function () {
 			const res = http.get('BASE/redirect?to=/redirect%3Fto%3D/echo');
 			is([res.status, res.url], [200, 'BASE/echo']);
