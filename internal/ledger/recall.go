@@ -7,7 +7,7 @@ import (
 )
 
 // recallers is how many look-ups by key may be on their way at once; requests gather meanwhile.
-const recallers = 2
+const recallers = 1
 
 // runRecalls answers look-ups by key, many with one reading, until the sequencer of look-ups is closed.
 func (l *Ledger) runRecalls() {
