@@ -53,13 +53,14 @@ func tuneRuntime() {
 
 // service is everything a running service consists of.
 type service struct {
-	cfg   *config
-	log   *slog.Logger
-	redis redis.UniversalClient // nil: no gate
-	stock *inventory.Service
-	api   *httpapi.API
-	http  *http.Server
-	admin *http.Server
+	cfg    *config
+	log    *slog.Logger
+	access *slog.Logger          // of requests
+	redis  redis.UniversalClient // nil: no gate
+	stock  *inventory.Service
+	api    *httpapi.API
+	http   *http.Server
+	admin  *http.Server
 }
 
 // serve runs the service until ctx ends, then drains it: readiness off, requests under way finished, stores
@@ -76,13 +77,18 @@ func serve(ctx context.Context, cfg *config, logTo io.Writer, started func(addre
 	defer end()
 	background.Go(func() { _ = buffer.Run(untilEnd, 100*time.Millisecond) })
 	log := slog.New(slog.NewJSONHandler(buffer, &slog.HandlerOptions{Level: cfg.LogLevel}))
+	access := log
+	if !cfg.AccessLog {
+		access = slog.New(slog.NewJSONHandler(buffer, &slog.HandlerOptions{Level: max(cfg.LogLevel, slog.LevelWarn)}))
+	}
+	redis.SetLogger(redisLog{log})
 
 	clients, err := httpapi.OpenClients(cfg.TokensFile)
 	if err != nil {
 		return err
 	}
 	background.Go(func() { clients.Watch(untilEnd, 2*time.Second, log) })
-	s := &service{cfg: cfg, log: log}
+	s := &service{cfg: cfg, log: log, access: access}
 	if err := s.open(ctx, clients); err != nil {
 		return err
 	}
@@ -114,12 +120,8 @@ func (s *service) open(ctx context.Context, clients *httpapi.Clients) error {
 		s.closeRedis()
 		return err
 	}
-	access := s.log
-	if !s.cfg.AccessLog {
-		access = slog.New(onlyAbove{s.log.Handler(), slog.LevelInfo})
-	}
 	s.api = httpapi.New(s.stock, httpapi.Config{
-		Clients: clients, Log: access, Metrics: registry,
+		Clients: clients, Log: s.access, Metrics: registry,
 		Deadline: s.cfg.RequestDeadline, MaxInFlight: s.cfg.MaxInFlight, MaxPerClient: s.cfg.MaxPerClient,
 	})
 	s.http = httpapi.Server(s.cfg.Addr, s.api)
@@ -242,13 +244,11 @@ func (s *service) closeRedis() {
 	}
 }
 
-// onlyAbove hides records of its level and below.
-type onlyAbove struct {
-	slog.Handler
-	level slog.Level
-}
+// redisLog takes in what the Redis client would print by itself, such as each failed dial. The gate logs once
+// that it is bypassed, and once that it is back.
+type redisLog struct{ log *slog.Logger }
 
-// Enabled implements [slog.Handler].
-func (h onlyAbove) Enabled(ctx context.Context, level slog.Level) bool {
-	return level > h.level && h.Handler.Enabled(ctx, level)
+// Printf implements the client's logger.
+func (l redisLog) Printf(ctx context.Context, format string, args ...any) {
+	l.log.DebugContext(ctx, "redis client", "message", fmt.Sprintf(format, args...))
 }
