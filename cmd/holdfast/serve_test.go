@@ -21,7 +21,7 @@ func TestAccessLogIsWrittenUnlessTurnedOff(t *testing.T) {
 			t.Fatal(err)
 		}
 		i.mu.Lock()
-		got := strings.Contains(i.log.String(), `"route":"/v1/stock"`)
+		got := strings.Contains(i.log.String(), `"msg":"request"`)
 		i.mu.Unlock()
 		if got != want {
 			t.Errorf("access log %s: a line for the request: %v", setting, got)

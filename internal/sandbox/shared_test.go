@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,9 +66,15 @@ func TestRedisIsShared(t *testing.T) {
 	if addr := sandbox.RedisAddr(t); addr != client.Options().Addr {
 		t.Fatal("a second caller got another server")
 	}
-	first, second := sandbox.Prefix(t), sandbox.Prefix(t)
-	if strings.HasPrefix(first, second) || strings.HasPrefix(second, first) {
-		t.Fatalf("keys under %s and %s can be the same", first, second)
+	prefixes := make([]string, 100) // so many that their numbers begin with one another
+	for i := range prefixes {
+		prefixes[i] = sandbox.Prefix(t)
+	}
+	slices.Sort(prefixes) // a prefix of another comes right before one that it begins
+	for i, prefix := range prefixes[1:] {
+		if strings.HasPrefix(prefix, prefixes[i]) {
+			t.Fatalf("keys under %s and %s can be the same", prefixes[i], prefix)
+		}
 	}
 	if policy := client.ConfigGet(t.Context(), "maxmemory-policy").Val()["maxmemory-policy"]; policy != "noeviction" {
 		t.Fatalf("maxmemory-policy is %q", policy)
