@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,19 +48,10 @@ type Ledger struct {
 
 // Open starts a ledger on a migrated database. The database need not be reachable yet; see [Ledger.Ready].
 func Open(cfg Config) (*Ledger, error) {
-	cfg.Writers = max(cfg.Writers, 0)
-	if cfg.Writers == 0 {
-		cfg.Writers = 2
-	}
-	if cfg.Readers == 0 {
-		cfg.Readers = 8
-	}
-	if cfg.Patience == 0 {
-		cfg.Patience = 4 * time.Second
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Writers = cmp.Or(cfg.Writers, 2)
+	cfg.Readers = cmp.Or(cfg.Readers, 8)
+	cfg.Patience = cmp.Or(cfg.Patience, 4*time.Second)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	connConfig, err := pgx.ParseConfig(cfg.URL)
 	if err != nil {
 		return nil, fmt.Errorf("database URL: %w", err)
