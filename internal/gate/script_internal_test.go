@@ -328,8 +328,7 @@ func TestScriptRefusesWhatItCannotRead(t *testing.T) {
 		"half a take":           {head, "", news, "", ticket + "\x00"},
 	} {
 		err := client.Eval(t.Context(), script, []string{key}, args...).Err()
-		var reply redis.Error
-		if !errors.As(err, &reply) {
+		if _, ok := errors.AsType[redis.Error](err); !ok {
 			t.Errorf("%s: %v", name, err)
 		}
 		if n := client.Exists(context.Background(), key).Val(); n != 0 {

@@ -196,7 +196,7 @@ func (s *session) giveBack() bool {
 func (s *session) close() {
 	if s.renewal != nil { // it uses the connection
 		_ = s.conn.Conn().PgConn().Conn().Close() // which ends it, whatever it says
-		_ = <-s.renewal // it ended with the connection
+		<-s.renewal                               //nolint:errcheck // it ended with the connection, there is nothing else to do
 		s.renewal = nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
