@@ -3,9 +3,9 @@
 
 .DEFAULT_GOAL := help
 
-# Every Go module of the repository, this one first: what the service must not link has a module of its own.
-MODULES := . $(patsubst ./%/go.mod,%,$(filter-out ./go.mod,$(sort $(shell \
-	find . -name '.?*' -prune -o -name node_modules -prune -o -name go.mod -print))))
+# Every Go module of the repository, the service's last: what it must not link has a module of its own.
+MODULES := $(patsubst ./%/go.mod,%,$(filter-out ./go.mod,$(sort $(shell \
+	find . -name '.?*' -prune -o -name node_modules -prune -o -name go.mod -print)))) .
 in_each_module = status=0; for module in $(MODULES); do (cd "$$module" && $(1)) || status=1; done; exit $$status
 
 # A modfile a tool; built without a C compiler and kept in Go's build cache.
