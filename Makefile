@@ -27,7 +27,7 @@ build: ## Build bin/holdfast, static
 	CGO_ENABLED=0 go build -trimpath -o bin/holdfast ./cmd/holdfast
 
 .PHONY: run
-run: build ## Build, then run everything: private Postgres and Redis, service and console (ARGS='--fresh')
+run: build ## Build, then run everything: private Postgres and Redis, and the service (ARGS='--fresh')
 	@exec bin/holdfast dev $(ARGS)
 
 .PHONY: bench
