@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"regexp"
 	"strings"
 	"time"
 
@@ -14,8 +15,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// StartRedisReplica runs a replica of the Redis server at master, host:port, and returns when it has all data and
-// follows. master may be the address of a proxy, so that the link can be broken; pausing a replica loses nothing.
+// StartRedisReplica runs a replica of the Redis server at master, host:port, and returns when it has all data, follows,
+// and is counted by the master's WAIT. master may be the address of a proxy, so that the link can be broken; pausing a
+// replica loses nothing.
 func StartRedisReplica(ctx context.Context, master string, config RedisConfig) (*Redis, error) {
 	host, port, err := net.SplitHostPort(master)
 	if err != nil {
@@ -28,14 +30,33 @@ func StartRedisReplica(ctx context.Context, master string, config RedisConfig) (
 	if err != nil {
 		return nil, err
 	}
-	follows := func() (bool, error) {
-		info, err := redisInfo(replica.Addr())
-		return strings.Contains(info, "master_link_status:up\r\n"), err
-	}
-	if err := waitUntil(ctx, follows); err != nil {
+	if err := replica.follow(ctx, master); err != nil {
 		return nil, errors.Join(fmt.Errorf("replica of %s: %w", master, err), replica.Stop(context.WithoutCancel(ctx)))
 	}
 	return replica, nil
+}
+
+// follow waits until the replica has all data and its master knows. A replica says that its link is up before it
+// acknowledges anything, and a master counts none that has not; the two are up to a second apart.
+func (r *Redis) follow(ctx context.Context, master string) error {
+	upToDate := func() (bool, error) {
+		info, err := redisInfo(r.Addr())
+		return strings.Contains(info, "master_link_status:up\r\n"), err
+	}
+	if err := waitUntil(ctx, upToDate); err != nil {
+		return err
+	}
+	client := redisClient(master)
+	defer client.Close()
+	// A message is replicated and leaves no key. After it an acknowledged offset of 0 can only mean: none yet.
+	if err := client.Publish(ctx, "sandbox", "").Err(); err != nil {
+		return err
+	}
+	acknowledged := regexp.MustCompile(fmt.Sprintf(`port=%d,state=online,offset=[1-9]`, r.Port()))
+	return waitUntil(ctx, func() (bool, error) {
+		info, err := client.Info(ctx, "replication").Result()
+		return acknowledged.MatchString(info), err
+	})
 }
 
 // Promote makes a replica a master of its own, with the data that it has: what a failover does.
@@ -193,10 +214,13 @@ func waitUntil(ctx context.Context, condition func() (bool, error)) error {
 	}
 }
 
-// client is a connection for our own commands: no retries, short timeouts, nothing in the background.
-func (r *Redis) client() *redis.Client {
+// client is a connection for our own commands.
+func (r *Redis) client() *redis.Client { return redisClient(r.Addr()) }
+
+// redisClient makes connections without retries, with short timeouts and nothing in the background.
+func redisClient(addr string) *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Addr: r.Addr(), Protocol: 2, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true,
+		Addr: addr, Protocol: 2, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true,
 		ContextTimeoutEnabled: true, DialTimeout: time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: time.Second,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})

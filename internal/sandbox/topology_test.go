@@ -2,6 +2,8 @@ package sandbox_test
 
 import (
 	"context"
+	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +67,24 @@ func TestFailoverOfRedisForgets(t *testing.T) {
 	}
 	if err := reader.Set(t.Context(), "later", "v", 0).Err(); err != nil {
 		t.Errorf("a promoted replica refuses writes: %v", err)
+	}
+}
+
+// The first write after the start can be confirmed at once: who waits for a replica need not allow for its start.
+func TestReplicaIsCountedAsSoonAsItIsStarted(t *testing.T) {
+	t.Parallel()
+	master := sandbox.OwnRedis(t, sandbox.RedisConfig{})
+	for count := range 2 { // the second must not be taken for the first
+		replica, err := sandbox.StartRedisReplica(t.Context(), master.Addr(), sandbox.RedisConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stopAfter(t, replica)
+		info := redisClient(t, master.Addr()).Info(t.Context(), "replication").Val()
+		line := regexp.MustCompile(fmt.Sprintf("port=%d,state=online,offset=([0-9]+)", replica.Port())).FindStringSubmatch(info)
+		if len(line) == 0 || line[1] == "0" || !strings.Contains(info, fmt.Sprintf("connected_slaves:%d\r\n", count+1)) {
+			t.Errorf("the master does not count its replica %d: %s", count+1, info)
+		}
 	}
 }
 

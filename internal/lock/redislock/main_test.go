@@ -16,13 +16,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(sandbox.Tests(m)) }
 
-const patience = 30 * time.Second
+const (
+	patience    = 30 * time.Second
+	readTimeout = 10 * time.Second
+)
 
 func newClient(t *testing.T, addr string) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{
 		Addr: addr, Protocol: 2, DisableIdentity: true, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-		DialTimeout: time.Second, ReadTimeout: 3 * time.Second,
+		DialTimeout: time.Second, ReadTimeout: readTimeout,
 	})
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {

@@ -191,7 +191,7 @@ func TestUnconfirmedGrantIsTakenBack(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = replica.Stop(context.Background()) })
 	client := newClient(t, primary.Addr())
-	confirmed := newLocker(t, newBackend(t, client, redislock.Config{Confirm: 1, ConfirmLimit: 200 * time.Millisecond}), lock.TTL(5*time.Second))
+	confirmed := newLocker(t, newBackend(t, client, redislock.Config{Confirm: 1}), lock.TTL(5*time.Second))
 	lease, err := confirmed.TryAcquire(t.Context(), "before")
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,9 @@ import (
 	"github.com/holdfast-stock/holdfast/internal/sandbox"
 )
 
-const nodeLimit = 100 * time.Millisecond
+// nodeLimit is far more than a server that is well takes on a busy machine, and far less than the read timeout of our
+// clients, which they would wait for if deadlines did not reach their sockets.
+const nodeLimit = 500 * time.Millisecond
 
 // startRedlock runs servers, each behind a wire that can be broken.
 func startRedlock(t *testing.T, n int) (*redislock.Redlock, sandbox.RedisGroup, []*fault.Proxy) {
@@ -37,7 +39,7 @@ func startRedlock(t *testing.T, n int) (*redislock.Redlock, sandbox.RedisGroup, 
 	return b, group, wires
 }
 
-// A client that keeps deadlines from its sockets would wait for its read timeout, here 3 s.
+// A client that keeps deadlines from its sockets would wait for its read timeout.
 func TestServersThatDoNotAnswerCostTheirLimit(t *testing.T) {
 	t.Parallel()
 	b, _, wires := startRedlock(t, 5)
@@ -56,14 +58,14 @@ func TestServersThatDoNotAnswerCostTheirLimit(t *testing.T) {
 	if err != nil {
 		t.Fatalf("without a minority: %v", err)
 	}
-	if took := time.Since(started); took < nodeLimit || took > 5*nodeLimit {
+	if took := time.Since(started); took < nodeLimit || took >= readTimeout {
 		t.Errorf("acquire took %s, want about %s", took, nodeLimit)
 	}
 	started = time.Now()
 	if err := lease.Release(); err != nil {
 		t.Errorf("release: %v", err)
 	}
-	if took := time.Since(started); took > 5*nodeLimit {
+	if took := time.Since(started); took >= readTimeout {
 		t.Errorf("release took %s, want about %s", took, nodeLimit)
 	}
 }

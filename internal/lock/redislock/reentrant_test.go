@@ -88,7 +88,7 @@ func TestHolderEntersPastWaiters(t *testing.T) {
 			t.Fatal("nobody waits")
 		}
 	}
-	inner, err := locker.Acquire(t.Context(), "k", lock.As("holder"), lock.Wait(2*time.Second))
+	inner, err := locker.Acquire(t.Context(), "k", lock.As("holder"), lock.Wait(patience))
 	if err != nil {
 		t.Fatalf("enter again: %v", err)
 	}
