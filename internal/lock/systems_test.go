@@ -17,6 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/holdfast-stock/holdfast/db"
 	"github.com/holdfast-stock/holdfast/internal/fault"
 	"github.com/holdfast-stock/holdfast/internal/lock"
 	"github.com/holdfast-stock/holdfast/internal/lock/etcdlock"
@@ -267,7 +268,7 @@ func (w *world) restartedBy(servers ...restarter) *world {
 // startRedisWithTokens is the default of a deployment: a Redis lease with tokens from Postgres.
 func startRedisWithTokens(t *testing.T) *world {
 	w := startRedis(t)
-	pool := lockPool(t, sandbox.EmptyDatabase(t))
+	pool := newPool(t, sandbox.Database(t))
 	bare := w.open
 	w.own = nil // as without tokens
 	w.open = func(t *testing.T, addrs []string, ttl time.Duration) lock.Backend {
@@ -277,13 +278,13 @@ func startRedisWithTokens(t *testing.T) *world {
 }
 
 func startPostgres(t *testing.T) *world {
-	return postgresWorld(t, sandbox.EmptyDatabase(t), openLease)
+	return postgresWorld(t, sandbox.Database(t), openLease)
 }
 
 func openLease(_ *testing.T, pool *pgxpool.Pool) lock.Backend { return pglock.New(pool) }
 
 func startAdvisory(t *testing.T) *world {
-	return postgresWorld(t, sandbox.EmptyDatabase(t), openAdvisory)
+	return postgresWorld(t, sandbox.Database(t), openAdvisory)
 }
 
 func openAdvisory(t *testing.T, pool *pgxpool.Pool) lock.Backend {
@@ -297,7 +298,6 @@ func openAdvisory(t *testing.T, pool *pgxpool.Pool) lock.Backend {
 
 func postgresWorld(t *testing.T, database string, open func(*testing.T, *pgxpool.Pool) lock.Backend) *world {
 	t.Helper()
-	lockPool(t, database)
 	u, err := url.Parse(database)
 	if err != nil {
 		t.Fatal(err)
@@ -309,18 +309,12 @@ func postgresWorld(t *testing.T, database string, open func(*testing.T, *pgxpool
 		return open(t, newPool(t, at.String()))
 	}, own: func(t *testing.T) *world {
 		server := sandbox.OwnPostgres(t, sandbox.PostgresConfig{})
-		return postgresWorld(t, server.URL("postgres"), open).restartedBy(server)
+		database := server.URL("postgres")
+		if err := db.Migrate(t.Context(), database); err != nil {
+			t.Fatal(err)
+		}
+		return postgresWorld(t, database, open).restartedBy(server)
 	}}
-}
-
-// lockPool is a pool on a database that has the lock tables.
-func lockPool(t *testing.T, database string) *pgxpool.Pool {
-	t.Helper()
-	pool := newPool(t, database)
-	if err := pglock.Install(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
-	return pool
 }
 
 func newPool(t testing.TB, database string) *pgxpool.Pool {

@@ -213,7 +213,7 @@ func openRedisWithTokens(b *testing.B) cycle {
 }
 
 func pool(b *testing.B) *pgxpool.Pool {
-	config, err := pgxpool.ParseConfig(sandbox.EmptyDatabase(b))
+	config, err := pgxpool.ParseConfig(sandbox.Database(b))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -223,9 +223,6 @@ func pool(b *testing.B) *pgxpool.Pool {
 		b.Fatal(err)
 	}
 	b.Cleanup(p.Close)
-	if err := pglock.Install(b.Context(), p); err != nil {
-		b.Fatal(err)
-	}
 	return p
 }
 

@@ -2,12 +2,12 @@
 // tokens of leases that are kept elsewhere.
 //
 // It settles how a token is drawn so that it grows in the order of grants. It refuses to trust a client's clock: a
-// lease row ends on the server's, a session when the server has not heard from it for a TTL.
+// lease row ends on the server's, a session when the server has not heard from it for a TTL. Its tables are part of
+// the service's migrations (db/migrations/00003_jobs.sql).
 package pglock
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"strings"
@@ -19,17 +19,6 @@ import (
 
 	"github.com/holdfast-stock/holdfast/internal/lock"
 )
-
-//go:embed schema.sql
-var schema string
-
-// Install creates the tables, the sequence and the function of this package where they do not exist.
-func Install(ctx context.Context, pool *pgxpool.Pool) error {
-	if _, err := pool.Exec(ctx, schema); err != nil {
-		return fmt.Errorf("install the lock tables: %w", err)
-	}
-	return nil
-}
 
 // Tokens draws the tokens of leases that are kept elsewhere; see [lock.WithTokens].
 type Tokens struct{ pool *pgxpool.Pool }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
+	"github.com/holdfast-stock/holdfast/db"
 	"github.com/holdfast-stock/holdfast/internal/fault"
 	"github.com/holdfast-stock/holdfast/internal/lock"
 	"github.com/holdfast-stock/holdfast/internal/lock/pglock"
@@ -32,21 +33,20 @@ func newPool(t *testing.T, url string) *pgxpool.Pool {
 	return pool
 }
 
-func installed(t *testing.T, url string) *pgxpool.Pool {
+// migrated is a pool on the first database of a server of its own.
+func migrated(t *testing.T, server *sandbox.Postgres) *pgxpool.Pool {
 	t.Helper()
-	pool := newPool(t, url)
-	for range 2 { // again is fine
-		if err := pglock.Install(t.Context(), pool); err != nil {
-			t.Fatal(err)
-		}
+	url := server.URL("postgres")
+	if err := db.Migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
 	}
-	return pool
+	return newPool(t, url)
 }
 
 // A draw that is sent again is the same draw, and draws of one key grow in the order in which they are granted.
 func TestTokensAreDrawnOnceForEachHold(t *testing.T) {
 	t.Parallel()
-	source := pglock.NewTokens(installed(t, sandbox.EmptyDatabase(t)))
+	source := pglock.NewTokens(newPool(t, sandbox.Database(t)))
 	draw := func(key, hold string) lock.Token {
 		token, err := source.Draw(t.Context(), key, hold)
 		if err != nil {
@@ -75,7 +75,7 @@ func TestTokensAreDrawnOnceForEachHold(t *testing.T) {
 // A statement that drew a number and then waited for the row would give a later holder the smaller token.
 func TestTokensGrowUnderContention(t *testing.T) {
 	t.Parallel()
-	source := pglock.NewTokens(installed(t, sandbox.EmptyDatabase(t)))
+	source := pglock.NewTokens(newPool(t, sandbox.Database(t)))
 	var turn sync.Mutex // stands for the lock: it orders the draws of one key
 	var last lock.Token
 	var drawing sync.WaitGroup
@@ -102,7 +102,7 @@ func TestTokensGrowUnderContention(t *testing.T) {
 func TestTokensGrowOverAFailover(t *testing.T) {
 	t.Parallel()
 	primary := sandbox.OwnPostgres(t, sandbox.PostgresConfig{})
-	pool := installed(t, primary.URL("postgres"))
+	pool := migrated(t, primary)
 	link := newProxy(t, primary.Addr())
 	standby := newStandby(t, primary, link.Addr())
 	source := pglock.NewTokens(pool)
@@ -130,8 +130,8 @@ func TestTokensGrowOverAFailover(t *testing.T) {
 // A holder that hangs without a word is ended by the server when its lease is over, not when TCP gives up.
 func TestServerEndsTheSessionOfASilentHolder(t *testing.T) {
 	t.Parallel()
-	database := sandbox.EmptyDatabase(t)
-	pool := installed(t, database)
+	database := sandbox.Database(t)
+	pool := newPool(t, database)
 	silent, err := pglock.NewAdvisory(t.Context(), pool, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func TestServerEndsTheSessionOfASilentHolder(t *testing.T) {
 // The end of a holder's connection frees the key at once; the holder hears of it at once, too.
 func TestHolderIsToldThatItsSessionEnded(t *testing.T) {
 	t.Parallel()
-	pool := installed(t, sandbox.EmptyDatabase(t))
+	pool := newPool(t, sandbox.Database(t))
 	backend, err := pglock.NewAdvisory(t.Context(), pool, 2)
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +199,7 @@ func TestHolderIsToldThatItsSessionEnded(t *testing.T) {
 // Sessions are used again and do not pile up.
 func TestSessionsAreBounded(t *testing.T) {
 	t.Parallel()
-	pool := installed(t, sandbox.EmptyDatabase(t))
+	pool := newPool(t, sandbox.Database(t))
 	const most = 3
 	backend, err := pglock.NewAdvisory(t.Context(), pool, most)
 	if err != nil {

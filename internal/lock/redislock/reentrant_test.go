@@ -168,14 +168,11 @@ func TestEveryGrantInsideHasItsOwnEnd(t *testing.T) {
 // All grants of a hold have the token of the outermost; the next hold has a greater one.
 func TestHoldHasOneToken(t *testing.T) {
 	t.Parallel()
-	pool, err := pgxpool.New(t.Context(), sandbox.EmptyDatabase(t))
+	pool, err := pgxpool.New(t.Context(), sandbox.Database(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	if err := pglock.Install(t.Context(), pool); err != nil {
-		t.Fatal(err)
-	}
 	b := newReentrant(t, sandbox.RedisAddr(t), sandbox.Prefix(t))
 	locker := lock.NewFenced(lock.WithTokens(b, pglock.NewTokens(pool)), lock.TTL(5*time.Second))
 	defer closeLocker(t, locker.Close)

@@ -6,32 +6,7 @@ package dbsqlc
 
 import (
 	"time"
-
-	"github.com/google/uuid"
 )
-
-type Deduction struct {
-	ID        uuid.UUID
-	CreatedAt time.Time
-	UpdatedAt time.Time
-	ExpiresAt *time.Time
-	Revision  int32
-	State     string
-	Client    string
-	OrderID   string
-	Part      string
-}
-
-type DeductionLine struct {
-	DeductionID uuid.UUID
-	ItemID      int64
-	Quantity    int64
-	Held        int64
-	Committed   int64
-	Returned    int64
-	LineNo      int32
-	LineID      string
-}
 
 type Item struct {
 	ID          int64
@@ -45,30 +20,4 @@ type Item struct {
 	Sku         string
 	Location    string
 	Label       string
-}
-
-type Movement struct {
-	ItemID      int64
-	Version     int64
-	DeltaOnHand int64
-	DeltaHeld   int64
-	OnHand      int64
-	Held        int64
-	At          time.Time
-	DeductionID *uuid.UUID
-	Kind        string
-	Actor       *string
-	Reason      string
-	Reference   string
-}
-
-type Operation struct {
-	Client      string
-	Key         string
-	Fingerprint []byte
-	DeductionID *uuid.UUID
-	ItemID      *int64
-	Version     *int64
-	At          time.Time
-	Kind        string
 }
