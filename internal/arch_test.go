@@ -28,12 +28,13 @@ var mayImport = map[string][]string{
 	"internal/fault":     {},
 	"internal/sandbox":   {"db"},
 	"internal/lock":      {},
-	"internal/ledger":    {"internal/stock"},
-	"internal/gate":      {"internal/stock"},
-	"internal/inventory": {"internal/stock", "internal/ledger", "internal/gate"},
+	"internal/defect":    {},
+	"internal/ledger":    {"internal/stock", "internal/defect"},
+	"internal/gate":      {"internal/stock", "internal/defect"},
+	"internal/inventory": {"internal/stock", "internal/ledger", "internal/gate", "internal/defect"},
 	"internal/event":     {"internal/stock", "internal/ledger"},
 	"internal/job":       {"internal/stock", "internal/ledger", "internal/inventory", "internal/event", "internal/lock"},
-	"internal/httpapi":   {"internal/stock", "internal/inventory"},
+	"internal/httpapi":   {"internal/stock", "internal/inventory", "internal/defect"},
 	"internal/console":   {"internal/stock", "internal/inventory", "internal/event", "internal/job", "internal/lock"},
 	"internal/bench":     {"db", "internal/stock", "internal/sandbox"},
 	"internal/lab":       belowTheSurface,
@@ -45,7 +46,7 @@ const anything = "*"
 // belowTheSurface is all that has no face to the outside: what experiments are made with.
 var belowTheSurface = []string{
 	"db", "internal/stock", "internal/fault", "internal/sandbox", "internal/lock", "internal/ledger", "internal/gate",
-	"internal/inventory", "internal/event", "internal/job",
+	"internal/inventory", "internal/event", "internal/job", "internal/defect",
 }
 
 // testsMayImport is what test files may import besides: real servers, broken wires and the schema. They may also

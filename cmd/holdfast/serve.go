@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-stock/holdfast/db"
+	"github.com/holdfast-stock/holdfast/internal/defect"
 	"github.com/holdfast-stock/holdfast/internal/gate"
 	"github.com/holdfast-stock/holdfast/internal/httpapi"
 	"github.com/holdfast-stock/holdfast/internal/inventory"
@@ -100,6 +101,9 @@ func serve(ctx context.Context, cfg *config, logTo io.Writer, started func(addre
 func (s *service) open(ctx context.Context, clients *httpapi.Clients) error {
 	cfg := s.cfg.inventory()
 	if err := s.checkLedger(ctx); err != nil {
+		return err
+	}
+	if err := defect.Start(ctx, s.cfg.DatabaseURL, s.log); err != nil {
 		return err
 	}
 	if s.cfg.RedisURL != "" {

@@ -12,11 +12,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-stock/holdfast/internal/defect"
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
 
 //go:embed gate.lua
-var script string
+var source string
+
+var script = defect.Lua(source)
 
 var scriptHash = redis.NewScript(script).Hash()
 

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-stock/holdfast/internal/defect"
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
 
@@ -188,6 +189,9 @@ func (c *call) admit(to *route) error {
 	client, err := a.clients.authenticate(c.r.Header)
 	if err != nil {
 		return err
+	}
+	if defect.On(defect.ReplayAcrossClients) {
+		client = client.named("anyone")
 	}
 	if a.inFlight.Add(1) > a.maxInFlight {
 		a.inFlight.Add(-1)

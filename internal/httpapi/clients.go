@@ -62,6 +62,13 @@ type client struct {
 	inFlight  *atomic.Int64    // requests under way, shared by all tokens of the name
 }
 
+// named is the client under another name; only a defect asks for it.
+func (c *client) named(name string) *client {
+	other := *c
+	other.name = name
+	return &other
+}
+
 // may reports whether the client has the scope.
 func (c *client) may(s Scope) bool {
 	return slices.Contains(c.scopes, s) || slices.Contains(c.scopes, ScopeAdmin)

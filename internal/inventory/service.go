@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-stock/holdfast/internal/defect"
 	"github.com/holdfast-stock/holdfast/internal/gate"
 	"github.com/holdfast-stock/holdfast/internal/ledger"
 	"github.com/holdfast-stock/holdfast/internal/stock"
@@ -98,7 +99,7 @@ func (s *Service) Deduct(ctx context.Context, r *stock.DeductRequest) (*stock.Ou
 	}
 	out, err := s.decide(ctx, r)
 	// An unknown outcome frees nothing: the units may be gone. The ticket runs out by itself.
-	if answer.Verdict == gate.Granted && !errors.Is(err, stock.ErrUnknownOutcome) {
+	if answer.Verdict == gate.Granted && (!errors.Is(err, stock.ErrUnknownOutcome) || defect.On(defect.FreeTicketOnUnknown)) {
 		s.gate.Drop(ticket, r.Lines)
 	}
 	return out, err

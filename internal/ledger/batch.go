@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast-stock/holdfast/internal/defect"
 	"github.com/holdfast-stock/holdfast/internal/ledger/internal/dbsqlc"
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
@@ -120,7 +121,7 @@ func (w *writer) settle(batch []*request, deadline time.Time) ([]result, error) 
 		case errors.Is(err, stock.ErrUnknownOutcome):
 			// Sent again on rows that are locked, it waits for whatever became of the first sending.
 			l.metrics.unknown.Inc()
-			maybe, on = true, basis{locked, true}
+			maybe, on = true, basis{locked, !defect.On(defect.DoubleApply)}
 		case !isOutage(err):
 			return nil, err
 		}
@@ -141,7 +142,7 @@ func (w *writer) settle(batch []*request, deadline time.Time) ([]result, error) 
 // giveUp names what the callers of a batch must be told when its time is over.
 func giveUp(err error, maybe bool) error {
 	switch {
-	case maybe:
+	case maybe && !defect.On(defect.ReleaseOnUnknown):
 		return stock.ErrUnknownOutcome
 	case isOutage(err):
 		return fmt.Errorf("%w: %w", stock.ErrLedgerUnavailable, err)
@@ -173,7 +174,7 @@ func (w *writer) attempt(v *view, batch []*request, on basis, decided map[stock.
 			return nil, w.broken(err, false)
 		}
 		defer w.rollBack(tx)
-		queries = queries.WithTx(tx)
+		queries = dbsqlc.New(defect.SQL(tx))
 	}
 	if err := w.read(ctx, queries, v, batch, on); err != nil {
 		return nil, w.broken(err, false)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/holdfast-stock/holdfast/internal/defect"
 	"github.com/holdfast-stock/holdfast/internal/ledger/internal/dbsqlc"
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
@@ -45,6 +46,9 @@ var sessionSettings = map[string]string{
 // configure makes a pgx configuration for a session that decides.
 func configure(cfg *pgx.ConnConfig, warned *atomic.Bool) {
 	maps.Copy(cfg.RuntimeParams, sessionSettings)
+	if defect.On(defect.AnswerBeforeCommit) {
+		cfg.RuntimeParams["synchronous_commit"] = "off"
+	}
 	cfg.ConnectTimeout = 2 * time.Second
 	cfg.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		if n.SeverityUnlocalized == "WARNING" {
@@ -66,7 +70,7 @@ func (w *writer) connect(ctx context.Context) error {
 		return outage{err}
 	}
 	registerArrays(conn.TypeMap())
-	queries := dbsqlc.New(conn)
+	queries := dbsqlc.New(defect.SQL(conn))
 	epoch, err := queries.ReadEpoch(ctx)
 	if err != nil {
 		w.conn = &connection{conn: conn}

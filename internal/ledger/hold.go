@@ -3,6 +3,7 @@ package ledger
 import (
 	"github.com/google/uuid"
 
+	"github.com/holdfast-stock/holdfast/internal/defect"
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
 
@@ -58,7 +59,11 @@ func (o *commit) decide(v *view) result {
 	}
 	d := v.deductions[o.id]
 	take, err := o.quantities(d)
-	switch now := v.asOfNow(d); {
+	now := v.asOfNow(d)
+	if defect.On(defect.CommitIgnoresExpiry) {
+		now = d.Deduction
+	}
+	switch {
 	case now.State == stock.Expired:
 		return refuse(&stock.ExpiredError{Deduction: now})
 	case now.State == stock.Committed || now.State == stock.Returned:
@@ -112,7 +117,11 @@ func (o *commit) apply(v *view, d *deductionRow, take []stock.Quantity) {
 		l.Held, l.Committed = rest, l.Committed+taken
 		v.updateLine(d, l)
 	}
-	v.update(d, guardLive, 0)
+	g := guardLive
+	if defect.On(defect.CommitIgnoresExpiry) {
+		g = noGuard
+	}
+	v.update(d, g, 0)
 	if o.Key != "" {
 		v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: "commit", deduction: d.ID})
 	}
@@ -261,6 +270,10 @@ type expire struct{ onDeduction }
 
 func (o *expire) decide(v *view) result {
 	d := v.deductions[o.id]
+	if defect.On(defect.SweepWithoutGuard) {
+		giveBack(v, o.row.clone(), stock.Expire, systemActor, guardDue)
+		return v.answer(d, 0)
+	}
 	if d.State != stock.Held || v.fresh && !v.due(d) {
 		return v.unchanged(d)
 	}

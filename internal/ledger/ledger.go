@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast-stock/holdfast/internal/defect"
 	"github.com/holdfast-stock/holdfast/internal/ledger/internal/dbsqlc"
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
@@ -62,7 +63,7 @@ func Open(cfg Config) (*Ledger, error) {
 	}
 	m := newMetrics(cfg.Registerer)
 	l := &Ledger{
-		cfg: cfg, log: cfg.Log, metrics: m, connConfig: connConfig, pool: pool, reads: dbsqlc.New(pool),
+		cfg: cfg, log: cfg.Log, metrics: m, connConfig: connConfig, pool: pool, reads: dbsqlc.New(defect.SQL(pool)),
 		memory: newMemory(), sequencer: newSequencer(m), recalls: newSequencer(m), stop: make(chan struct{}),
 	}
 	for range cfg.Writers {

@@ -104,6 +104,16 @@ func (m *memory) contended(decided, read map[stock.Item]*itemRow, now time.Time)
 	}
 }
 
+// stale are the figures of a row as they were seen last; only a defect asks for them.
+func (m *memory) stale(now stock.Levels) stock.Levels {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if row, ok := m.rows[now.Item]; ok {
+		return row.levels
+	}
+	return now
+}
+
 // suspect notes that a key was found used.
 func (m *memory) suspect(now time.Time) {
 	m.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/holdfast-stock/holdfast/internal/defect"
 	"github.com/holdfast-stock/holdfast/internal/ledger/internal/dbsqlc"
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
@@ -186,7 +187,11 @@ func (l *Ledger) Item(ctx context.Context, item stock.Item) (stock.Stock, error)
 	if err != nil {
 		return stock.Stock{}, readError(err)
 	}
-	return stockOf(&row), nil
+	found := stockOf(&row)
+	if defect.On(defect.StaleRead) {
+		found.Levels = l.memory.stale(found.Levels)
+	}
+	return found, nil
 }
 
 // Locations lists every location of one SKU, at most [stock.MaxPage]; [stock.ErrNotFound] when there is none.

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-stock/holdfast/internal/defect"
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
 
@@ -92,6 +93,9 @@ func (s *sequencer) wait(ctx context.Context, r *request) result {
 	case res := <-r.done:
 		return res
 	default:
+		if defect.On(defect.ReleaseOnUnknown) {
+			return refuse(stock.ErrOverloaded)
+		}
 		return refuse(stock.ErrUnknownOutcome)
 	}
 }
