@@ -1,8 +1,10 @@
 -- name: FindOperations :many
 -- Which of the keys have had their effect, and what it was.
-SELECT o.client, o.key, o.fingerprint, o.deduction_id, o.item_id, o.version, o.kind
+SELECT o.client, o.key, o.fingerprint, o.deduction_id, o.item_id, o.version, o.at, o.kind,
+    COALESCE(i.sku, '')::text AS sku, COALESCE(i.location, '')::text AS location
 FROM ROWS FROM (unnest(@clients::text[]), unnest(@keys::text[])) AS n(client, key)
-JOIN operations o ON o.client = n.client AND o.key = n.key;
+JOIN operations o ON o.client = n.client AND o.key = n.key
+LEFT JOIN items i ON i.id = o.item_id;
 
 -- name: FindLive :many
 -- Which of the order parts have a live deduction.

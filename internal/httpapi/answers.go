@@ -118,6 +118,21 @@ func appendAdjustment(b []byte, a *stock.Adjustment) []byte {
 	return append(b, '}')
 }
 
+// appendOperation has what the key did beside the key: the deduction, or movement and item, or nothing.
+func appendOperation(b []byte, o *stock.Operation) []byte {
+	b = appendText(b, `{"key":`, o.Key)
+	b = appendText(b, `,"kind":`, string(o.Kind))
+	b = appendTime(b, `,"at":`, o.At)
+	if o.Outcome != nil {
+		b = appendDeduction(append(b, `,"deduction":`...), &o.Outcome.Deduction, o.Outcome.Levels)
+	}
+	if o.Adjustment != nil {
+		b = appendMovement(append(b, `,"movement":`...), &o.Adjustment.Movement)
+		b = appendLevels(append(b, `,"item":`...), &o.Adjustment.Levels)
+	}
+	return append(b, '}')
+}
+
 // appendDeduction leaves items out when levels is nil.
 func appendDeduction(b []byte, d *stock.Deduction, levels []stock.Levels) []byte {
 	b = append(b, `{"id":"`...)

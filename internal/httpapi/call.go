@@ -201,7 +201,7 @@ func (c *call) admit(to *route) error {
 	if client.inFlight.Add(1) > a.maxPerClient {
 		return errRateLimited
 	}
-	if !client.may(to.scope) {
+	if !client.may(to.scope) && (to.or == "" || !client.may(to.or)) {
 		return forbidden("The token lacks the scope " + string(to.scope) + ".")
 	}
 	if err := checkQuery(c.r.URL.RawQuery, to.query); err != nil {
@@ -293,8 +293,11 @@ func duplicateHeader(name string) error {
 }
 
 // keyed is what an idempotency key names: a request of this client.
-func (c *call) keyed(key string) (stock.Keyed, error) {
-	k, err := parseKey(key)
+func (c *call) keyed(key string) (stock.Keyed, error) { return c.keyedIn(keyHeader, key) }
+
+// keyedIn is [call.keyed] for a key that came in as another parameter.
+func (c *call) keyedIn(parameter, key string) (stock.Keyed, error) {
+	k, err := parseKey(parameter, key)
 	return stock.Keyed{Client: c.client.name, Key: k}, err
 }
 

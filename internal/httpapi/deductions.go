@@ -111,7 +111,7 @@ func (o operations) CommitDeduction(w http.ResponseWriter, _ *http.Request, id o
 				return errKeyMissing
 			}
 			var err error
-			if req.Key, err = parseKey(*p.IdempotencyKey); err != nil {
+			if req.Key, err = parseKey(keyHeader, *p.IdempotencyKey); err != nil {
 				return err
 			}
 		}

@@ -20,11 +20,11 @@ const (
 // keyHeader is where an idempotency key comes in, see draft-ietf-httpapi-idempotency-key-header.
 const keyHeader = "Idempotency-Key"
 
-// parseKey takes the quotes off an idempotency key: `"k"` and `k` are the same.
-func parseKey(s string) (string, error) {
+// parseKey takes the quotes off an idempotency key: `"k"` and `k` are the same. The parameter is where it came in.
+func parseKey(parameter, s string) (string, error) {
 	if strings.HasPrefix(s, `"`) {
 		if len(s) < 2 || strings.IndexByte(s[1:], '"') != len(s)-2 {
-			return "", invalidParameter(keyHeader, "begins with a quote, so it must end with the only other one")
+			return "", invalidParameter(parameter, "begins with a quote, so it must end with the only other one")
 		}
 		s = s[1 : len(s)-1]
 	}
@@ -32,11 +32,11 @@ func parseKey(s string) (string, error) {
 		return "", errKeyMissing
 	}
 	if len(s) > maxKey {
-		return "", invalidParameter(keyHeader, "must have at most 255 characters")
+		return "", invalidParameter(parameter, "must have at most 255 characters")
 	}
 	for i := range len(s) {
 		if s[i] < '!' || s[i] > '~' {
-			return "", invalidParameter(keyHeader, "must be of visible ASCII characters")
+			return "", invalidParameter(parameter, "must be of visible ASCII characters")
 		}
 	}
 	return s, nil

@@ -15,6 +15,7 @@ type route struct {
 	method  string
 	pattern string
 	scope   Scope
+	or      Scope // suffices as well, if any
 	query   []string
 	serve   http.HandlerFunc
 
@@ -32,6 +33,7 @@ func routes(w *openapi.ServerInterfaceWrapper) []route {
 		item      = "/v1/stock/{sku}"
 		orders    = "/v1/deductions"
 		deduction = "/v1/deductions/{id}"
+		operation = "/v1/operations/{key}"
 	)
 	page := func(names ...string) []string { return append(names, "limit", "cursor") }
 	at := []string{"location"}
@@ -43,6 +45,8 @@ func routes(w *openapi.ServerInterfaceWrapper) []route {
 		{method: post, pattern: deduction + "/release", scope: ScopeDeductions, serve: w.ReleaseDeduction},
 		{method: post, pattern: deduction + "/extend", scope: ScopeDeductions, serve: w.ExtendDeduction},
 		{method: post, pattern: deduction + "/returns", scope: ScopeDeductions, serve: w.ReturnDeduction},
+		{method: get, pattern: operation, scope: ScopeDeductions, or: ScopeStockWrite, serve: w.GetOperation},
+		{method: post, pattern: operation + "/void", scope: ScopeDeductions, or: ScopeStockWrite, serve: w.VoidOperation},
 		{method: get, pattern: items, scope: ScopeStockRead, serve: w.ListItems, query: page("sku_prefix", "location", "low")},
 		{method: get, pattern: item, scope: ScopeStockRead, serve: w.GetItem, query: at},
 		{method: put, pattern: item, scope: ScopeStockWrite, serve: w.PutItem, query: at},

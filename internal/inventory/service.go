@@ -160,6 +160,17 @@ func (s *Service) Adjust(ctx context.Context, r *stock.AdjustRequest) (*stock.Ad
 	return s.ledger.Adjust(ctx, r)
 }
 
+// Operation is what happened under a key; [stock.ErrNotFound] when nothing has yet.
+func (s *Service) Operation(ctx context.Context, key stock.Keyed) (*stock.Operation, error) {
+	return s.ledger.Operation(ctx, key)
+}
+
+// Void makes sure that nothing will happen under a key, or finds what did. The gate is not asked: what a request under
+// the key holds there is dropped when the ledger has refused it.
+func (s *Service) Void(ctx context.Context, key stock.Keyed) (*stock.Operation, error) {
+	return s.ledger.Void(ctx, key)
+}
+
 // Configure creates an item or changes its settings.
 func (s *Service) Configure(ctx context.Context, r *stock.ConfigureRequest) (*stock.Configured, error) {
 	return s.ledger.Configure(ctx, r)

@@ -49,7 +49,7 @@ func (o *deduct) decide(v *view) result {
 	for i := range o.Lines {
 		d.Lines[i] = o.take(v, rows[i], i)
 	}
-	v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: "deduct", deduction: o.id})
+	v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: stock.DeductOperation, deduction: o.id})
 	v.create(&d.Deduction, o.Hold, rows)
 	return v.answer(d, o.Hold)
 }

@@ -123,7 +123,7 @@ func (o *commit) apply(v *view, d *deductionRow, take []stock.Quantity) {
 	}
 	v.update(d, g, 0)
 	if o.Key != "" {
-		v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: "commit", deduction: d.ID})
+		v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: stock.CommitOperation, deduction: d.ID})
 	}
 }
 

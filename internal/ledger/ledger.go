@@ -208,7 +208,7 @@ func (l *Ledger) change(ctx context.Context, client string, id uuid.UUID, make f
 func (l *Ledger) Adjust(ctx context.Context, r *stock.AdjustRequest) (*stock.Adjustment, error) {
 	res := l.do(ctx, &adjust{AdjustRequest: r, fingerprint: r.Fingerprint()})
 	if res.replay != nil {
-		return l.adjustment(ctx, r.Item, res.replay)
+		return l.adjustment(ctx, res.replay)
 	}
 	return res.adjustment, res.err
 }

@@ -29,6 +29,8 @@ type result struct {
 	adjustment *stock.Adjustment
 	// replay: the operation had had its effect before; the caller is shown what it is now.
 	replay *operationRow
+	// voided is the tombstone the operation makes.
+	voided *operationRow
 	err    error
 	// hold is how long after the write a new or extended hold expires.
 	hold time.Duration
@@ -66,6 +68,8 @@ func (v *view) unchanged(d *deductionRow) result {
 // stamp fills in what only the write could tell: when it happened, by the ledger's clock.
 func (r *result) stamp(at time.Time) {
 	switch {
+	case r.voided != nil:
+		r.voided.at = at
 	case r.adjustment != nil:
 		r.adjustment.Movement.At = at
 	case r.outcome != nil && !r.outcome.Replayed:
@@ -80,9 +84,12 @@ func (r *result) stamp(at time.Time) {
 	}
 }
 
-// replayed answers a key that has had its effect: with what it did, or that the key was for something else.
+// replayed answers a key that was used: with what it did, or that it was for something else, or that it was voided.
 func replayed(op operationRow, print stock.Fingerprint) result {
-	if op.fingerprint != print {
+	switch {
+	case op.kind == stock.VoidOperation:
+		return result{err: stock.ErrKeyVoided, certain: true}
+	case op.fingerprint != print:
 		return result{err: stock.ErrKeyReused, certain: true}
 	}
 	return result{replay: &op}

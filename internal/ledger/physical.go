@@ -45,7 +45,7 @@ func (o *giveIn) decide(v *view) result {
 		g = guardLive // the answer says that the rest is still held
 	}
 	v.update(d, g, 0)
-	v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: "return", deduction: d.ID})
+	v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: stock.ReturnOperation, deduction: d.ID})
 	return v.answer(d, 0)
 }
 
@@ -124,7 +124,7 @@ func (o *adjust) decide(v *view) result {
 	m := stock.Movement{Kind: o.Kind, DeltaOnHand: delta, Reason: o.Reason, Reference: o.Reference, Actor: o.Client}
 	v.move(row, m)
 	m.Version, m.OnHand, m.Held = row.levels.Version, row.levels.OnHand, row.levels.Held
-	v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: "adjust", item: row.id, version: m.Version})
+	v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: stock.AdjustOperation, item: row.id, name: o.Item, version: m.Version})
 	return result{adjustment: &stock.Adjustment{Movement: m, Levels: row.levels}}
 }
 

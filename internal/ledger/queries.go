@@ -292,12 +292,12 @@ func movementOf(r *dbsqlc.ListMovementsRow) stock.Movement {
 }
 
 // adjustment reads what an adjustment did, and the item's figures now.
-func (l *Ledger) adjustment(ctx context.Context, item stock.Item, op *operationRow) (*stock.Adjustment, error) {
+func (l *Ledger) adjustment(ctx context.Context, op *operationRow) (*stock.Adjustment, error) {
 	row, err := l.reads.GetMovement(ctx, dbsqlc.GetMovementParams{ItemID: op.item, Version: op.version})
 	if err != nil {
 		return nil, doneButNotRead(err)
 	}
-	current, err := l.Item(ctx, item)
+	current, err := l.Item(ctx, op.name)
 	if err != nil {
 		return nil, doneButNotRead(err)
 	}

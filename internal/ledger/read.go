@@ -152,7 +152,10 @@ func readNames(ctx context.Context, q *dbsqlc.Queries, v *view, n needs) error {
 }
 
 func operationOf(r *dbsqlc.FindOperationsRow) operationRow {
-	op := operationRow{kind: r.Kind}
+	op := operationRow{
+		kind: stock.OperationKind(r.Kind), at: r.At,
+		name: stock.Item{SKU: stock.SKU(r.Sku), Location: stock.Location(r.Location)},
+	}
 	copy(op.fingerprint[:], r.Fingerprint)
 	if r.DeductionID != nil {
 		op.deduction = *r.DeductionID

@@ -44,10 +44,12 @@ type orderPart struct{ client, order, part string }
 // operationRow is a keyed operation that has had its effect.
 type operationRow struct {
 	fingerprint stock.Fingerprint
-	kind        string
-	deduction   uuid.UUID // zero for an adjustment
-	item        int64     // zero unless an adjustment
-	version     int64     // of the adjustment's movement
+	kind        stock.OperationKind
+	at          time.Time  // zero before it is written
+	deduction   uuid.UUID  // zero for an adjustment
+	item        int64      // zero unless an adjustment
+	name        stock.Item // of the item, when the row was read
+	version     int64      // of the adjustment's movement
 }
 
 // deductionRow is a deduction as the batch has it so far.
@@ -128,7 +130,7 @@ func (v *view) record(key stock.Keyed, op operationRow) {
 	w.OpDeductions = append(w.OpDeductions, op.deduction)
 	w.OpItems = append(w.OpItems, op.item)
 	w.OpVersions = append(w.OpVersions, op.version)
-	w.OpKinds = append(w.OpKinds, op.kind)
+	w.OpKinds = append(w.OpKinds, string(op.kind))
 }
 
 // occupy puts a deduction in the way of others of its order.
@@ -193,7 +195,7 @@ func (v *view) seal() bool {
 		w.ItemHeld = append(w.ItemHeld, int64(row.levels.Held))
 		w.ItemSteps = append(w.ItemSteps, row.levels.Version-row.seen)
 	}
-	return len(w.ItemIds) > 0 || len(w.ChangeIds) > 0
+	return len(w.ItemIds) > 0 || len(w.ChangeIds) > 0 || len(w.OpKeys) > 0
 }
 
 func interval(d time.Duration) pgtype.Interval {

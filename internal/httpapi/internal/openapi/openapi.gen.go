@@ -105,6 +105,33 @@ func (e MovementKind) Valid() bool {
 	}
 }
 
+// Defines values for OperationKind.
+const (
+	OperationKindAdjust OperationKind = "adjust"
+	OperationKindCommit OperationKind = "commit"
+	OperationKindDeduct OperationKind = "deduct"
+	OperationKindReturn OperationKind = "return"
+	OperationKindVoid   OperationKind = "void"
+)
+
+// Valid indicates whether the value is a known member of the OperationKind enum.
+func (e OperationKind) Valid() bool {
+	switch e {
+	case OperationKindAdjust:
+		return true
+	case OperationKindCommit:
+		return true
+	case OperationKindDeduct:
+		return true
+	case OperationKindReturn:
+		return true
+	case OperationKindVoid:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProblemOutcome.
 const (
 	None    ProblemOutcome = "none"
@@ -472,6 +499,28 @@ type NewLine struct {
 	Sku Sku `json:"sku"`
 }
 
+// Operation What happened under an idempotency key.
+type Operation struct {
+	// At When it happened.
+	At time.Time `json:"at"`
+
+	// Deduction The deduction that was made or changed, as it is now.
+	Deduction *Deduction `json:"deduction,omitempty"`
+
+	// Item The item that was adjusted, as it is now.
+	Item *Levels `json:"item,omitempty"`
+	Key  string  `json:"key"`
+
+	// Kind What the key was used for; `void` when it was given up before anything happened.
+	Kind OperationKind `json:"kind"`
+
+	// Movement The movement that an adjustment made.
+	Movement *Movement `json:"movement,omitempty"`
+}
+
+// OperationKind What the key was used for; `void` when it was given up before anything happened.
+type OperationKind string
+
 // Problem What went wrong (RFC 9457), and what to do about it. `type` is a stable name: `urn:holdfast:problem:` and one of the
 // names given with the statuses.
 type Problem struct {
@@ -587,6 +636,9 @@ type IfMatch = string
 
 // ItemLocation A place that has stock, under the rules of a name.
 type ItemLocation = Location
+
+// Key defines model for Key.
+type Key = IdempotencyKey
 
 // KeyOfPartialCommit defines model for KeyOfPartialCommit.
 type KeyOfPartialCommit = IdempotencyKey
@@ -863,6 +915,12 @@ type ServerInterface interface {
 	// ReturnDeduction Book goods that came back
 	// (POST /v1/deductions/{id}/returns)
 	ReturnDeduction(w http.ResponseWriter, r *http.Request, id DeductionId, params ReturnDeductionParams)
+	// GetOperation What happened under my key
+	// (GET /v1/operations/{key})
+	GetOperation(w http.ResponseWriter, r *http.Request, key Key)
+	// VoidOperation Give up on a key
+	// (POST /v1/operations/{key}/void)
+	VoidOperation(w http.ResponseWriter, r *http.Request, key Key)
 	// ListItems List items
 	// (GET /v1/stock)
 	ListItems(w http.ResponseWriter, r *http.Request, params ListItemsParams)
@@ -923,6 +981,18 @@ func (_ Unimplemented) ReleaseDeduction(w http.ResponseWriter, r *http.Request, 
 // ReturnDeduction Book goods that came back
 // (POST /v1/deductions/{id}/returns)
 func (_ Unimplemented) ReturnDeduction(w http.ResponseWriter, r *http.Request, id DeductionId, params ReturnDeductionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetOperation What happened under my key
+// (GET /v1/operations/{key})
+func (_ Unimplemented) GetOperation(w http.ResponseWriter, r *http.Request, key Key) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// VoidOperation Give up on a key
+// (POST /v1/operations/{key}/void)
+func (_ Unimplemented) VoidOperation(w http.ResponseWriter, r *http.Request, key Key) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1255,6 +1325,58 @@ func (siw *ServerInterfaceWrapper) ReturnDeduction(w http.ResponseWriter, r *htt
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ReturnDeduction(w, r, id, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetOperation operation middleware
+func (siw *ServerInterfaceWrapper) GetOperation(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "key" -------------
+	var key Key
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key", chi.URLParam(r, "key"), &key, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetOperation(w, r, key)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// VoidOperation operation middleware
+func (siw *ServerInterfaceWrapper) VoidOperation(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "key" -------------
+	var key Key
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key", chi.URLParam(r, "key"), &key, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.VoidOperation(w, r, key)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1796,6 +1918,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/deductions/{id}/returns", wrapper.ReturnDeduction)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/operations/{key}", wrapper.GetOperation)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/operations/{key}/void", wrapper.VoidOperation)
 	})
 
 	return r

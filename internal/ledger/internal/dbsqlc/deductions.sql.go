@@ -59,9 +59,11 @@ func (q *Queries) FindLive(ctx context.Context, arg FindLiveParams) ([]FindLiveR
 }
 
 const findOperations = `-- name: FindOperations :many
-SELECT o.client, o.key, o.fingerprint, o.deduction_id, o.item_id, o.version, o.kind
+SELECT o.client, o.key, o.fingerprint, o.deduction_id, o.item_id, o.version, o.at, o.kind,
+    COALESCE(i.sku, '')::text AS sku, COALESCE(i.location, '')::text AS location
 FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n(client, key)
 JOIN operations o ON o.client = n.client AND o.key = n.key
+LEFT JOIN items i ON i.id = o.item_id
 `
 
 type FindOperationsParams struct {
@@ -76,7 +78,10 @@ type FindOperationsRow struct {
 	DeductionID *uuid.UUID
 	ItemID      *int64
 	Version     *int64
+	At          time.Time
 	Kind        string
+	Sku         string
+	Location    string
 }
 
 // Which of the keys have had their effect, and what it was.
@@ -96,7 +101,10 @@ func (q *Queries) FindOperations(ctx context.Context, arg FindOperationsParams) 
 			&i.DeductionID,
 			&i.ItemID,
 			&i.Version,
+			&i.At,
 			&i.Kind,
+			&i.Sku,
+			&i.Location,
 		); err != nil {
 			return nil, err
 		}
