@@ -19,7 +19,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(sandbox.Tests(m)) }
 
 const (
-	patience = 10 * time.Second       // how long a test waits for what must happen
+	patience = 30 * time.Second       // how long a test waits for what must happen
 	silence  = 100 * time.Millisecond // how long it listens for what must not
 )
 

@@ -40,7 +40,7 @@ func TestCluster(t *testing.T) {
 	}
 	t.Run("hostile SKUs", func(t *testing.T) {
 		s := newShelf()
-		testHostileSKUs(t, s, open(t, client, s, gate.Config{TicketLife: time.Minute, CallTimeout: 10 * time.Second}))
+		testHostileSKUs(t, s, open(t, client, s, gate.Config{TicketLife: time.Minute}))
 	})
 	t.Run("all lines or none", func(t *testing.T) { testClusterAllOrNone(t, client) })
 	t.Run("many takers", func(t *testing.T) { testClusterManyTakers(t, client) })
@@ -63,7 +63,7 @@ func testClusterAllOrNone(t *testing.T, client redis.UniversalClient) {
 		s.put(sku, 1, 2)
 	}
 	s.put(skus[20], 1, 1)
-	g := open(t, client, s, gate.Config{TicketLife: time.Minute, CallTimeout: 10 * time.Second})
+	g := open(t, client, s, gate.Config{TicketLife: time.Minute})
 	a := g.Take(t.Context(), order(1), lines(2, skus...))
 	expect(t, a, gate.Short)
 	if len(a.Short) != 1 || a.Short[0].Line != 20 {
@@ -102,7 +102,7 @@ func testClusterManyTakers(t *testing.T, client redis.UniversalClient) {
 	for _, sku := range skus {
 		s.put(sku, 1, units)
 	}
-	g := open(t, client, s, gate.Config{TicketLife: time.Minute, CallTimeout: 10 * time.Second})
+	g := open(t, client, s, gate.Config{TicketLife: time.Minute})
 	var granted atomic.Int64
 	var group sync.WaitGroup
 	for n := range takers {

@@ -151,12 +151,16 @@ func TestKeysThatBeginAlikeAreSeparate(t *testing.T) {
 func TestWaiterIsWokenByRelease(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, w *world) {
-		first, second := w.joinFor(t, 10*time.Second), w.join(t)
+		first, second := w.joinFor(t, endless), w.join(t)
 		key := newKey()
 		lease := mustAcquire(t, first, key)
+		var options []lock.Option
+		if second.backend.Properties().Wake != lock.Polled { // then it would not look by itself in time either
+			options = append(options, lock.Pause(lock.Backoff{Min: endless, Max: endless}))
+		}
 		granted := make(chan time.Time)
 		go func() {
-			waiter, err := second.acquire(t.Context(), key)
+			waiter, err := second.acquire(t.Context(), key, options...)
 			if err != nil {
 				t.Errorf("acquire: %v", err)
 				close(granted)
@@ -173,7 +177,7 @@ func TestWaiterIsWokenByRelease(t *testing.T) {
 		if !ok {
 			return
 		}
-		if took := at.Sub(released); took > 2*time.Second {
+		if took := at.Sub(released); took > endless/3 {
 			t.Errorf("the waiter was granted the key %s after its release", took)
 		}
 		<-granted
@@ -277,19 +281,18 @@ func TestUnrenewedLeaseEnds(t *testing.T) {
 		lease := mustAcquire(t, first, key, lock.NoRenew())
 		bound, cancel := lease.Bind(t.Context())
 		defer cancel()
-		ended := make(chan time.Time, 1)
-		context.AfterFunc(bound, func() { ended <- time.Now() })
 		next := mustAcquire(t, second, key)
 		granted := time.Now()
-		at := <-ended
-		if !at.Before(granted) {
-			t.Errorf("the holder's ctx ended %s after another held the key", at.Sub(granted))
+		// How much earlier its ctx ends is measured where the machine is quiet: TestPartitionedHolderStopsBeforeTheNextStarts.
+		if early := granted.Sub(lease.Deadline()); early <= 0 {
+			t.Errorf("another held the key %s before the holder's deadline", -early)
 		}
+		within(t, "the end of the bound ctx", bound.Done())
 		if !errors.Is(context.Cause(bound), lock.ErrLost) {
 			t.Errorf("cause: %v", context.Cause(bound))
 		}
 		within(t, "lost", lease.Lost())
-		if limit := first.ttl + second.backend.Properties().Step + 3*time.Second; granted.Sub(lease.Deadline()) > limit {
+		if limit := first.ttl + second.backend.Properties().Step + 10*time.Second; granted.Sub(lease.Deadline()) > limit {
 			t.Errorf("the key was free only %s after the deadline", granted.Sub(lease.Deadline()))
 		}
 		// The late release touches nothing of the new holder, however often it is called.
@@ -397,7 +400,7 @@ func TestAcquireIsIdempotentByGrant(t *testing.T) {
 func TestCancelledWaiterLeavesNothing(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, w *world) {
-		first, second := w.join(t), w.join(t)
+		first, second := w.joinFor(t, endless), w.joinFor(t, endless)
 		key := newKey()
 		lease := mustAcquire(t, first, key)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -412,7 +415,7 @@ func TestCancelledWaiterLeavesNothing(t *testing.T) {
 			t.Fatalf("cancelled: %v", err)
 		}
 		mustRelease(t, lease)
-		becomesFree(t, first, key, second.ttl/2) // not by running out
+		becomesFree(t, first, key, endless/3) // not by running out
 	})
 }
 
