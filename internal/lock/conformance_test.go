@@ -27,13 +27,18 @@ func (b *tokenBook) of(l *lock.Lease) lock.Token {
 
 func mustAcquire(t *testing.T, p *party, key string, options ...lock.Option) *lock.Lease {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	lease, err := p.acquire(ctx, key, options...)
+	lease, err := acquire(t.Context(), p, key, options...)
 	if err != nil {
 		t.Fatalf("acquire: %v", err)
 	}
 	return lease
+}
+
+// acquire waits for the key as long as a test is patient.
+func acquire(ctx context.Context, p *party, key string, options ...lock.Option) (*lock.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return insist(ctx, func() (*lock.Lease, error) { return p.acquire(ctx, key, options...) })
 }
 
 func mustRelease(t *testing.T, l *lock.Lease) {
@@ -256,10 +261,10 @@ func TestListShowsWhatIsHeld(t *testing.T) {
 func TestRenewalKeepsTheKeyBeyondItsTTL(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, w *world) {
-		first, second := w.join(t), w.join(t)
+		first, second := w.joinFor(t, 2*time.Second), w.join(t)
 		key := newKey()
 		lease := mustAcquire(t, first, key)
-		for end := time.Now().Add(3 * first.ttl); time.Now().Before(end); time.Sleep(first.ttl / 10) {
+		for end := time.Now().Add(2 * first.ttl); time.Now().Before(end); time.Sleep(first.ttl / 10) {
 			if _, err := second.try(t.Context(), key); !errors.Is(err, lock.ErrHeld) {
 				t.Fatalf("a renewed lease was not held: %v", err)
 			}
@@ -276,7 +281,7 @@ func TestRenewalKeepsTheKeyBeyondItsTTL(t *testing.T) {
 func TestUnrenewedLeaseEnds(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, w *world) {
-		first, second := w.join(t), w.join(t)
+		first, second := w.joinFor(t, brief), w.join(t)
 		key := newKey()
 		lease := mustAcquire(t, first, key, lock.NoRenew())
 		bound, cancel := lease.Bind(t.Context())

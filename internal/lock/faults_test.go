@@ -255,7 +255,7 @@ func (w *world) partition(t *testing.T, n int) []time.Duration {
 		ended := make(chan time.Time, 1)
 		context.AfterFunc(bound, func() { ended <- time.Now() })
 		waiters.Go(func() {
-			next, err := other.acquire(t.Context(), names[i], lock.Wait(patience))
+			next, err := acquire(t.Context(), other, names[i])
 			granted := time.Now()
 			if err != nil {
 				t.Errorf("acquire: %v", err)
@@ -308,7 +308,7 @@ func TestLeaseSurvivesAShortCut(t *testing.T) {
 func TestDoEndsTheWorkBeforeTheLeaseEnds(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, w *world) {
-		p, broken := w.joinOver(t, shortest)
+		p, broken := w.joinOver(t, brief)
 		err := p.do(t.Context(), newKey(), func(ctx context.Context) error {
 			broken.swallow()
 			<-ctx.Done()
@@ -325,7 +325,7 @@ func TestDoEndsTheWorkBeforeTheLeaseEnds(t *testing.T) {
 func TestDeadlineIsMonotonic(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, w *world) {
-		p := w.join(t)
+		p := w.joinFor(t, 2*time.Second)
 		lease := mustAcquire(t, p, newKey())
 		deadline := lease.Deadline()
 		if !strings.Contains(deadline.String(), " m=") {
@@ -347,7 +347,7 @@ func TestDeadlineIsMonotonic(t *testing.T) {
 func TestWhoLostTheKeyCanHaveItAgain(t *testing.T) {
 	t.Parallel()
 	forEach(t, func(t *testing.T, w *world) {
-		p, broken := w.joinOver(t, shortest)
+		p, broken := w.joinOver(t, brief)
 		key := newKey()
 		lease := mustAcquire(t, p, key)
 		broken.swallow()

@@ -111,7 +111,7 @@ func TestObserverIsToldWhatHappens(t *testing.T) {
 	}
 	var mu sync.Mutex // of text
 	log := lock.Log(logger)
-	locker := lock.New(backend, lock.TTL(shortest), lock.Observe(lock.Observers(told.observe, nil, func(e lock.Event) {
+	locker := lock.New(backend, lock.TTL(brief), lock.Observe(lock.Observers(told.observe, nil, func(e lock.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		log(e)
@@ -162,7 +162,7 @@ func TestObserverIsToldWhatHappens(t *testing.T) {
 		if e.Backend != "redis" || e.Key != "k" || e.Owner == "" {
 			t.Errorf("an event without its lock: %+v", e)
 		}
-		if e.Kind == lock.Renewed && (e.Margin <= 0 || e.Margin > shortest) {
+		if e.Kind == lock.Renewed && (e.Margin <= 0 || e.Margin > brief) {
 			t.Errorf("margin %s", e.Margin)
 		}
 	}

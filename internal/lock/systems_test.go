@@ -85,8 +85,8 @@ type party struct {
 	ttl     time.Duration
 }
 
-// join lets a process take part over healthy wires, with short leases.
-func (w *world) join(t *testing.T) *party { return w.joinFor(t, shortest) }
+// join lets a process take part over healthy wires, with leases that last.
+func (w *world) join(t *testing.T) *party { return w.joinFor(t, endless) }
 
 // joinFor lets a process take part with leases of a TTL, or the shortest that the back end has.
 func (w *world) joinFor(t *testing.T, ttl time.Duration) *party {
@@ -117,10 +117,10 @@ func (w *world) joinOver(t *testing.T, ttl time.Duration) (*party, wire) {
 	return enter(t, w.open(t, addrs, ttl), ttl), broken
 }
 
-// shortest is a TTL that leaves a test time to see something; endless one that is not over before the test is.
+// brief is a TTL whose end a test waits for; endless one that is not over before the test is.
 const (
-	shortest = time.Second
-	endless  = 30 * time.Second
+	brief   = time.Second
+	endless = 30 * time.Second
 )
 
 func enter(t *testing.T, backend lock.Backend, ttl time.Duration) *party {
@@ -166,12 +166,24 @@ func attendAs[L lock.Granted](p *party, l *lock.Locker[L], bare func(L) *lock.Le
 		return granted(l.Acquire(ctx, key, options...))
 	}
 	p.try = func(ctx context.Context, key string, options ...lock.Option) (*lock.Lease, error) {
-		return granted(l.TryAcquire(ctx, key, options...))
+		return insist(ctx, func() (*lock.Lease, error) { return granted(l.TryAcquire(ctx, key, options...)) })
 	}
 	p.do = func(ctx context.Context, key string, work func(context.Context) error, options ...lock.Option) error {
 		return l.Do(ctx, key, func(ctx context.Context, _ L) error { return work(ctx) }, options...)
 	}
 	p.list, p.close = l.List, l.Close
+}
+
+// insist tries again while no answer comes. An acquire gives up after a few seconds, which a busy machine may take, and
+// which is no test's subject but those that call party.acquire.
+func insist(ctx context.Context, acquire func() (*lock.Lease, error)) (*lock.Lease, error) {
+	for end := time.Now().Add(patience); ; {
+		lease, err := acquire()
+		answered := err == nil || errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrInvalid) || errors.Is(err, lock.ErrClosed)
+		if answered || ctx.Err() != nil || time.Now().After(end) {
+			return lease, err
+		}
+	}
 }
 
 // wire is the connections of one process to all servers of a back end.

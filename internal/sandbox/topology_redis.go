@@ -221,7 +221,7 @@ func (r *Redis) client() *redis.Client { return redisClient(r.Addr()) }
 func redisClient(addr string) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr: addr, Protocol: 2, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true,
-		ContextTimeoutEnabled: true, DialTimeout: time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: time.Second,
+		ContextTimeoutEnabled: true, DialTimeout: startLimit, ReadTimeout: startLimit, WriteTimeout: startLimit,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -34,11 +37,14 @@ type Advisory struct {
 
 // session is a connection that holds or may hold the lock of a key.
 type session struct {
-	conn    *pgxpool.Conn // nil once it was closed because an answer did not come
-	pid     uint32
-	key     string
-	renewal chan error // of the renewal on its way; nil if none is
-	sent    time.Time  // when that was sent
+	pid  uint32
+	key  string
+	wire net.Conn // under conn
+
+	mu      sync.Mutex
+	conn    *pgxpool.Conn // nil once it was closed because an answer did not come; guarded by mu
+	renewal chan error    // of the renewal on its way; nil if none is; guarded by mu
+	sent    time.Time     // when that was sent; guarded by mu
 }
 
 // lockSpace keeps our advisory locks apart from those of others in the same database: it seeds the hash of the key.
@@ -137,7 +143,9 @@ func (a *Advisory) Acquire(ctx context.Context, c lock.Claim) (lock.Grant, error
 	if err != nil {
 		return lock.Grant{}, fmt.Errorf("postgres: a session for %s: %w", c.Key, err) // nothing was sent yet
 	}
-	s := &session{conn: conn, pid: conn.Conn().PgConn().PID(), key: c.Key}
+	s := &session{conn: conn, wire: conn.Conn().PgConn().Conn(), pid: conn.Conn().PgConn().PID(), key: c.Key}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	a.keep(c, s)
 	started := time.Now()
 	grant, err := s.take(ctx, statement, c)
@@ -146,7 +154,7 @@ func (a *Advisory) Acquire(ctx context.Context, c lock.Claim) (lock.Grant, error
 		const uncontended = 10 * time.Millisecond // the statement does not say whether it waited; good enough to count
 		grant.Waited = c.Wait && time.Since(started) > uncontended
 		return grant, nil
-	case s.giveBack():
+	case s.giveBackLocked():
 		a.forget(c)
 		if ctx.Err() != nil {
 			err = ctx.Err()
@@ -177,9 +185,9 @@ func (s *session) take(ctx context.Context, statement string, c lock.Claim) (loc
 	return g, err
 }
 
-// giveBack returns the connection to the pool, holding nothing: a lock may have been granted to a statement that
+// giveBackLocked returns the connection to the pool, holding nothing: a lock may have been granted to a statement that
 // failed after it. False if the session does not answer; it is closed then.
-func (s *session) giveBack() bool {
+func (s *session) giveBackLocked() bool {
 	if !s.conn.Conn().IsClosed() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -188,15 +196,15 @@ func (s *session) giveBack() bool {
 			return true
 		}
 	}
-	s.close()
+	s.closeLocked()
 	return false
 }
 
-// close ends our side of the session. The server's side may go on for a while; end sees to that.
-func (s *session) close() {
+// closeLocked ends our side of the session. The server's side may go on for a while; end sees to that.
+func (s *session) closeLocked() {
 	if s.renewal != nil { // it uses the connection
-		_ = s.conn.Conn().PgConn().Conn().Close() // which ends it, whatever it says
-		<-s.renewal                               //nolint:errcheck // it ended with the connection, there is nothing else to do
+		_ = s.wire.Close() // which ends it, whatever it says
+		<-s.renewal        //nolint:errcheck // it ended with the connection, there is nothing else to do
 		s.renewal = nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -204,6 +212,16 @@ func (s *session) close() {
 	_ = s.conn.Conn().Close(ctx) // all that can fail is saying goodbye
 	s.conn.Release()             // the pool forgets a closed connection
 	s.conn = nil
+}
+
+// abort closes the session without waiting for a call that uses it: the call ends with its connection.
+func (s *session) abort() {
+	_ = s.wire.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		s.closeLocked()
+	}
 }
 
 func (a *Advisory) keep(c lock.Claim, s *session) {
@@ -231,12 +249,17 @@ func (a *Advisory) session(c lock.Claim) *session {
 // it over.
 func (a *Advisory) Renew(ctx context.Context, g lock.Grant) (lock.Grant, error) {
 	s := a.session(g.Claim)
-	if s == nil || s.conn == nil {
+	if s == nil {
+		return lock.Grant{}, lock.ErrLost
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn == nil {
 		return lock.Grant{}, lock.ErrLost
 	}
 	if s.renewal == nil {
 		s.renewal, s.sent = make(chan error, 1), time.Now()
-		go s.ping(s.renewal, g.Sent.Add(g.Lasts))
+		go ping(s.conn, s.renewal, g.Sent.Add(g.Lasts))
 	}
 	select {
 	case err := <-s.renewal:
@@ -251,15 +274,15 @@ func (a *Advisory) Renew(ctx context.Context, g lock.Grant) (lock.Grant, error) 
 	}
 }
 
-func (s *session) ping(answer chan<- error, until time.Time) {
+func ping(conn *pgxpool.Conn, answer chan<- error, until time.Time) {
 	ctx, cancel := context.WithDeadline(context.Background(), until)
 	defer cancel()
-	_, err := s.conn.Exec(ctx, "SELECT 1")
+	_, err := conn.Exec(ctx, "SELECT 1")
 	answer <- err
 }
 
-// settle waits for a renewal on its way: a connection serves one statement at a time.
-func (s *session) settle(ctx context.Context) error {
+// settleLocked waits for a renewal on its way: a connection serves one statement at a time.
+func (s *session) settleLocked(ctx context.Context) error {
 	if s.renewal == nil {
 		return nil
 	}
@@ -278,17 +301,19 @@ func (a *Advisory) Release(ctx context.Context, g lock.Grant) error {
 	if s == nil {
 		return lock.ErrLost
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.conn == nil {
 		return a.end(ctx, g.Claim, s)
 	}
-	if err := s.settle(ctx); err != nil {
-		s.close()
+	if err := s.settleLocked(ctx); err != nil {
+		s.closeLocked()
 		return fmt.Errorf("postgres: %w: %w", lock.ErrUnknownOutcome, err)
 	}
 	var unlocked bool
 	var setting string
 	if err := s.conn.QueryRow(ctx, leaveSession, g.Key).Scan(&unlocked, &setting); err != nil {
-		s.close()
+		s.closeLocked()
 		return classify(err)
 	}
 	a.forget(g.Claim)
@@ -305,8 +330,10 @@ func (a *Advisory) Abandon(ctx context.Context, c lock.Claim) error {
 	if s == nil {
 		return nil // its session was given back: it held nothing
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.conn != nil {
-		s.close()
+		s.closeLocked()
 	}
 	if err := a.end(ctx, c, s); err != nil && !errors.Is(err, lock.ErrLost) {
 		return err
@@ -349,13 +376,12 @@ func (a *Advisory) List(ctx context.Context, limit int) ([]lock.Held, error) {
 // Close implements [lock.Backend]: it closes the sessions, and with them frees what is still held.
 func (a *Advisory) Close() error {
 	a.mu.Lock()
-	for _, s := range a.sessions {
-		if s.conn != nil {
-			s.close()
-		}
-	}
+	sessions := slices.Collect(maps.Values(a.sessions))
 	clear(a.sessions)
 	a.mu.Unlock()
+	for _, s := range sessions {
+		s.abort()
+	}
 	a.pool.Close()
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -193,6 +194,49 @@ func TestHolderIsToldThatItsSessionEnded(t *testing.T) {
 	}
 	if err := lease.Release(); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("release: %v", err)
+	}
+}
+
+// A process that stops does not wait for whoever still holds a key; that holder is told, by whatever it does next.
+func TestCloseEndsWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, sandbox.Database(t))
+	for range 5 {
+		const holders = 8
+		backend, err := pglock.NewAdvisory(t.Context(), pool, holders)
+		if err != nil {
+			t.Fatal(err)
+		}
+		locker := lock.NewFenced(backend, lock.TTL(time.Second))
+		var renewals atomic.Int32
+		renewed := make(chan struct{}, 1)
+		told := lock.Observe(func(e lock.Event) {
+			if e.Kind == lock.Renewed && renewals.Add(1) == 1 {
+				renewed <- struct{}{}
+			}
+		})
+		var leases []*lock.Fenced
+		for i := range holders {
+			lease, err := locker.Acquire(t.Context(), fmt.Sprint(i), told)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases = append(leases, lease)
+		}
+		<-renewed // the other renewals are on their way, or about to be
+		if err := locker.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, lease := range leases {
+			select {
+			case <-lease.Lost():
+			case <-time.After(patience):
+				t.Fatal("not told")
+			}
+			if err := lease.Release(); !errors.Is(err, lock.ErrLost) {
+				t.Errorf("release: %v", err)
+			}
+		}
 	}
 }
 
