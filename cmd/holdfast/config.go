@@ -33,6 +33,7 @@ type config struct {
 	GatePrefix      string        `env:"HOLDFAST_GATE_PREFIX" default:"holdfast" help:"Prefix of the gate's keys; installations that share a Redis need one each."`
 	GateAmple       int           `env:"HOLDFAST_GATE_AMPLE" default:"1000" help:"How many requests like one must fit into what is left for it to need no ticket, since nothing would be refused. Negative: every request takes one."`
 	Sweep           time.Duration `env:"HOLDFAST_SWEEP" default:"1s" help:"How often expired holds are released; answers do not wait for it. Negative: never."`
+	Reconcile       time.Duration `env:"HOLDFAST_RECONCILE" default:"1s" help:"How often a step of the continuous check of ledger and gate is made. Negative: never."`
 
 	DrainDelay   time.Duration `env:"HOLDFAST_DRAIN_DELAY" default:"0s" help:"How long to go on serving after readiness is off, for load balancers to notice; up to 1m."`
 	StartTimeout time.Duration `env:"HOLDFAST_START_TIMEOUT" default:"30s" help:"How long to wait for the ledger at start; 1s to 10m."`
@@ -66,6 +67,9 @@ func (c *config) check() error {
 	if c.Sweep == 0 {
 		wrong = append(wrong, errors.New("HOLDFAST_SWEEP is 0: it must be positive, or negative for never"))
 	}
+	if c.Reconcile == 0 {
+		wrong = append(wrong, errors.New("HOLDFAST_RECONCILE is 0: it must be positive, or negative for never"))
+	}
 	return errors.Join(wrong...)
 }
 
@@ -79,7 +83,7 @@ func (c *config) inventory() inventory.Config {
 		Gate: gate.Config{
 			CallTimeout: c.GateTimeout, Prefix: c.GatePrefix, TicketLife: c.RequestDeadline + time.Second, Ample: c.GateAmple,
 		},
-		Sweep: c.Sweep,
+		Sweep: c.Sweep, Reconcile: c.Reconcile,
 	}
 }
 

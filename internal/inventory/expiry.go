@@ -24,10 +24,12 @@ const (
 // metrics of what this package does by itself.
 type metrics struct {
 	expired, failed prometheus.Counter
+	reconcile       *reconcileMetrics
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
+		reconcile: newReconcileMetrics(r),
 		expired: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "holdfast_holds_expired_total", Help: "Holds this instance released because their time was over.",
 		}),
@@ -54,8 +56,8 @@ func (s *Service) confirm(ctx context.Context, items []stock.Item) ([]stock.Leve
 	return s.ledger.Levels(ctx, items)
 }
 
-// sweepEvery releases holds whose time is over until ctx ends.
-func (s *Service) sweepEvery(ctx context.Context, interval time.Duration) {
+// every has do run until ctx ends.
+func (s *Service) every(ctx context.Context, interval time.Duration, do func(context.Context)) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
@@ -64,10 +66,20 @@ func (s *Service) sweepEvery(ctx context.Context, interval time.Duration) {
 			return
 		case <-ticker.C:
 		}
-		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-			s.metrics.failed.Inc()
-			s.log.Warn("sweep expired holds", "error", err)
-		}
+		do(ctx)
+	}
+}
+
+func (s *Service) sweepAndCount(ctx context.Context) {
+	if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
+		s.metrics.failed.Inc()
+		s.log.Warn("sweep expired holds", "error", err)
+	}
+}
+
+func (s *Service) reconcileAndLog(ctx context.Context) {
+	if _, err := s.Reconcile(ctx); err != nil && ctx.Err() == nil {
+		s.log.Warn("a step of the continuous check could not be finished", "error", err)
 	}
 }
 

@@ -24,7 +24,9 @@ type Config struct {
 	Redis redis.UniversalClient
 	// Sweep is how often holds whose time is over are released; 0: every second, negative: never. Answers do
 	// not wait for it: it only keeps the figures of items nobody asks for up to date.
-	Sweep      time.Duration
+	Sweep time.Duration
+	// Reconcile is how often a step of the continuous check is made, see [Service.Reconcile]; not positive: never.
+	Reconcile  time.Duration
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -35,8 +37,9 @@ type Service struct {
 	gate    *gate.Gate // nil: none
 	log     *slog.Logger
 	metrics *metrics
+	changed changed // since it was last reconciled
 	stop    context.CancelFunc
-	sweeper sync.WaitGroup
+	sweeper sync.WaitGroup // and the reconciler
 }
 
 // Open starts the service on a migrated database. Neither store need be reachable yet.
@@ -50,8 +53,8 @@ func Open(cfg Config) (*Service, error) {
 	cfg.Gate.Confirm = s.confirm
 	if cfg.Redis != nil {
 		s.gate = gate.New(cfg.Redis, cfg.Gate)
-		cfg.Ledger.Seen = s.gate.Settle
 	}
+	cfg.Ledger.Seen = s.seen
 	var err error
 	if s.ledger, err = ledger.Open(cfg.Ledger); err != nil {
 		if s.gate != nil {
@@ -65,9 +68,20 @@ func Open(cfg Config) (*Service, error) {
 		cfg.Sweep = time.Second
 	}
 	if cfg.Sweep > 0 {
-		s.sweeper.Go(func() { s.sweepEvery(ctx, cfg.Sweep) })
+		s.sweeper.Go(func() { s.every(ctx, cfg.Sweep, s.sweepAndCount) })
+	}
+	if cfg.Reconcile > 0 {
+		s.sweeper.Go(func() { s.every(ctx, cfg.Reconcile, s.reconcileAndLog) })
 	}
 	return s, nil
+}
+
+// seen hears what the ledger has just written or read, before any caller is answered.
+func (s *Service) seen(levels []stock.Levels) {
+	if s.gate != nil {
+		s.gate.Settle(levels)
+	}
+	s.changed.note(levels)
 }
 
 // Close finishes what is under way and stops. New requests are refused.

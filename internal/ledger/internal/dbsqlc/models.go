@@ -8,6 +8,13 @@ import (
 	"time"
 )
 
+type CheckedItem struct {
+	ItemID  int64
+	Version int64
+	OnHand  int64
+	Held    int64
+}
+
 type Item struct {
 	ID          int64
 	OnHand      int64
