@@ -1,0 +1,13 @@
+package lab
+
+import "slices"
+
+// All lists the experiments, by number.
+func All() []*Experiment {
+	all := []*Experiment{
+		pausedHolder(), watchdogAndPause(), blindRelease(), getThenDelete(), noTTL(), asyncFailover(), redlockPause(),
+		redlockRestart(), redlockSlowReplies(), etcdPause(), zookeeperPause(), hincrby(), staleFirstWrite(), lostReply(),
+	}
+	slices.SortFunc(all, func(a, b *Experiment) int { return a.Number - b.Number })
+	return all
+}

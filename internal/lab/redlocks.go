@@ -1,0 +1,211 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-stock/holdfast/internal/fault"
+	"github.com/holdfast-stock/holdfast/internal/lock"
+	"github.com/holdfast-stock/holdfast/internal/lock/redislock"
+	"github.com/holdfast-stock/holdfast/internal/sandbox"
+)
+
+// quorum is five independent Redis servers, of which A reaches the first three only: enough for a majority.
+type quorum struct {
+	masters sandbox.RedisGroup
+	a, b    lockSpec
+}
+
+// third is the server that A's and B's majorities share.
+const third = 2
+
+func (s *Stage) quorum(ctx context.Context, kind string, settings map[string]string) (q quorum, err error) {
+	if q.masters, err = s.OwnMasters(ctx, 5, settings); err != nil {
+		return q, err
+	}
+	q.b = lockSpec{Kind: kind, Servers: q.masters.Addrs(), TTL: time.Minute}
+	q.a = q.b
+	q.a.Servers = q.masters.Addrs()
+	for i := third + 1; i < len(q.masters); i++ {
+		wire, err := s.Proxy(q.masters[i].Addr())
+		if err != nil {
+			return q, err
+		}
+		wire.Cut()
+		q.a.Servers[i] = wire.Addr()
+	}
+	return q, nil
+}
+
+// twoMajorities plays A and B, each with a majority, after something befell the server that both share.
+func twoMajorities(kind, how string, befalls func(context.Context, *Stage, quorum) error, seen func(played) bool) func(context.Context, *Stage) (bool, error) {
+	return func(ctx context.Context, s *Stage) (bool, error) {
+		q, err := s.quorum(ctx, kind, nil)
+		if err != nil {
+			return false, err
+		}
+		p, err := scene{A: q.a, B: q.b, How: how, Befalls: func(ctx context.Context, _ *actor) error { return befalls(ctx, s, q) }}.play(ctx, s)
+		return err == nil && seen(p), err
+	}
+}
+
+// restartEmpty kills the shared server; it comes back without what it kept in memory.
+func restartEmpty(ctx context.Context, s *Stage, q quorum) error {
+	q.masters[third].Kill()
+	s.Begin("Redis 3", Gone, "killed")
+	err := q.masters[third].Restart(ctx)
+	s.End("Redis 3", Gone)
+	s.Mark("Redis 3", Plain, "back")
+	return err
+}
+
+// redlockRestart: a server that forgets lets a second majority form.
+func redlockRestart() *Experiment {
+	return &Experiment{
+		Number: 8, Name: "redlock-restart",
+		Question: "Does Redlock survive the restart of one of its five servers?",
+		Claim: "Only if that server did not forget. A's majority is servers 1 to 3; when 3 comes back empty, B finds a majority of " +
+			"3 to 5, well within the validity time of A's lock. Nobody was paused.",
+		Setup:     "Five Redis servers that keep nothing on disk; A does not reach 4 and 5. Server 3 is killed and started again.",
+		Anomalies: []Case{{"two hold the lock at the same time, and both write", twoMajorities(redlock, blindly, restartEmpty, played.overwritten)}},
+		Protections: []Case{
+			{"fsync at every write: the server comes back with the lock, and B gets no majority", restartSynced},
+			{"fencing token from Postgres: the row knows a newer holder", twoMajorities(redlockTk, withToken, restartEmpty, refusedByStore)},
+		},
+		Roles: holderRole,
+	}
+}
+
+func restartSynced(ctx context.Context, s *Stage) (bool, error) {
+	q, err := s.quorum(ctx, redlock, map[string]string{"appendonly": "yes", "appendfsync": "always"})
+	if err != nil {
+		return false, err
+	}
+	a, err := s.holder(ctx, "A", q.a, blindly)
+	if err != nil {
+		return false, err
+	}
+	if err := a.ready(ctx); err != nil {
+		return false, err
+	}
+	if err := restartEmpty(ctx, s, q); err != nil {
+		return false, err
+	}
+	locker, err := s.redlock(q.b.Servers, time.Second)
+	if err != nil {
+		return false, err
+	}
+	_, refused := locker.TryAcquire(ctx, s.Name(), lock.TTL(time.Minute), lock.Meta("B"))
+	s.Mark("B", Refused, "acquire: %v", refused)
+	end, err := a.write(ctx)
+	return isHeld(refused) && end == "wrote", err
+}
+
+// redlock returns a locker on independent servers.
+func (s *Stage) redlock(addrs []string, nodeLimit time.Duration) (*lock.Locker[*lock.Lease], error) {
+	clients := make([]*redis.Client, len(addrs))
+	for i, addr := range addrs {
+		clients[i] = s.Client(addr)
+	}
+	backend, err := redislock.NewRedlock(clients, redislock.RedlockConfig{NodeLimit: nodeLimit})
+	if err != nil {
+		return nil, err
+	}
+	locker := lock.New(backend, lock.NoRenew())
+	s.onEnd(func() { s.stop(locker.Close) })
+	return locker, nil
+}
+
+// redlockSlowReplies: a majority that came too late.
+func redlockSlowReplies() *Experiment {
+	return &Experiment{
+		Number: 10, Name: "redlock-slow-replies",
+		Question: "May Redlock count the majority without looking at the clock?",
+		Claim: "No. When the replies take longer than the TTL, the first keys are gone before the last one is set. What is left of " +
+			"the validity time has to be computed, and a grant without any has to be given back everywhere.",
+		Setup:       "Five Redis servers whose replies are delayed; together they take longer than the TTL.",
+		Anomalies:   []Case{{"a client counts its majority when the first of its keys are gone, and another gets the lock", countBlindly}},
+		Protections: []Case{{"a limit for each server, and the validity check: the late grant is refused, and no server keeps the key", refuseLate}},
+	}
+}
+
+// slowMasters are five servers behind wires that delay every reply.
+func (s *Stage) slowMasters(ctx context.Context, delay time.Duration) (sandbox.RedisGroup, []string, []*fault.Proxy, error) {
+	masters, err := s.OwnMasters(ctx, 5, nil)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	addrs, wires := make([]string, len(masters)), make([]*fault.Proxy, len(masters))
+	for i, master := range masters {
+		if wires[i], err = s.Proxy(master.Addr()); err != nil {
+			return nil, nil, nil, err
+		}
+		wires[i].DelayReplies(delay)
+		addrs[i] = wires[i].Addr()
+	}
+	return masters, addrs, wires, nil
+}
+
+func countBlindly(ctx context.Context, s *Stage) (bool, error) {
+	masters, slow, _, err := s.slowMasters(ctx, shortTTL/2)
+	if err != nil {
+		return false, err
+	}
+	a, err := s.setEverywhere(ctx, slow, "A", shortTTL)
+	if err != nil {
+		return false, err
+	}
+	s.Begin("A", Holds, "counts %d of 5: believes that it holds the lock", a)
+	b, err := s.setEverywhere(ctx, masters.Addrs(), "B", patience)
+	if b > 2 {
+		s.Begin("B", Holds, "counts %d of 5: holds the lock", b)
+	}
+	return a > 2 && b > 2, err
+}
+
+// setEverywhere sets the key on one server after the other, as a simple Redlock does, and counts.
+func (s *Stage) setEverywhere(ctx context.Context, addrs []string, owner string, ttl time.Duration) (count int, err error) {
+	for i, addr := range addrs {
+		ok, err := naiveLock{client: s.Client(addr), key: s.Name(), owner: owner}.setNX(ctx, ttl)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			count++
+			s.Mark(owner, Plain, "key set on Redis %d", i+1)
+		}
+	}
+	return count, nil
+}
+
+func refuseLate(ctx context.Context, s *Stage) (bool, error) {
+	const ttl = time.Second
+	masters, slow, _, err := s.slowMasters(ctx, ttl)
+	if err != nil {
+		return false, err
+	}
+	locker, err := s.redlock(slow, ttl/4) // the shortest TTL that may be asked for is well above what a server may take
+	if err != nil {
+		return false, err
+	}
+	_, refused := locker.TryAcquire(ctx, s.Name(), lock.TTL(ttl), lock.Meta("A"))
+	s.Mark("A", Refused, "acquire: %v", refused)
+	if refused == nil || errors.Is(refused, lock.ErrInvalid) {
+		return false, nil
+	}
+	for i, master := range masters {
+		client := s.Client(master.Addr())
+		err := s.Until(ctx, "the servers are free again", func() (bool, error) {
+			keys, err := client.Exists(ctx, redislock.DefaultPrefix+"{"+s.Name()+"}").Result()
+			return keys == 0, err
+		})
+		if err != nil {
+			return false, err
+		}
+		s.Mark("Redis", Right, "server %d has no key", i+1)
+	}
+	return true, nil
+}
