@@ -22,6 +22,7 @@ const (
 	withVersion = "with version" // if the register is as it was when it got the lock
 	withLease   = "with lease"   // if its lease says, right before, that it is still held
 	ifNotOlder  = "if not older" // if the register has no write with a larger token
+	sellSeen    = "sell"         // one unit less than were there when it got the lock
 )
 
 // holderArgs tell a holder where its lock and its register are, and how it writes.
@@ -88,6 +89,8 @@ func (h *holder) prepare(ctx context.Context) (err error) {
 		return h.claim(ctx, h.held.token)
 	case withVersion:
 		h.seen, err = h.version(ctx)
+	case sellSeen:
+		h.seen, err = h.left(ctx)
 	}
 	return err
 }
@@ -101,6 +104,8 @@ func (h *holder) write(ctx context.Context) error {
 		return h.writeClaimed(ctx, h.held.token)
 	case withVersion:
 		return h.writeIfUnchanged(ctx, h.seen)
+	case sellSeen:
+		return h.sell(ctx, h.seen-1)
 	case ifNotOlder:
 		return h.writeIfNotOlder(ctx, h.held.token)
 	case withLease:

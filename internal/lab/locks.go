@@ -26,6 +26,7 @@ const (
 	redlockTk = "Redlock, Postgres token"
 	etcd      = "etcd"
 	zookeeper = "ZooKeeper"
+	partition = "partition" // of a stream: whoever has its message
 )
 
 // lockSpec says which lock a holder takes.
@@ -80,6 +81,8 @@ func (l lockSpec) open(ctx context.Context, pool *pgxpool.Pool) (acquirer, error
 			return nil, err
 		}
 		return fenced(lock.NewFenced(backend, l.options()...)), nil
+	case partition:
+		return l.consume(pool), nil
 	default:
 		return nil, fmt.Errorf("there is no lock %q", l.Kind)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -214,3 +215,6 @@ func (s *Stage) Locker(addr string, config redislock.Config, options ...lock.Opt
 	s.onEnd(func() { s.stop(locker.Close) })
 	return locker, nil
 }
+
+// numbered is one of several names that no other run has.
+func (s *Stage) numbered(n int) string { return s.name + "-" + strconv.Itoa(n) }

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast-stock/holdfast/db"
 	"github.com/holdfast-stock/holdfast/internal/lock"
 	"github.com/holdfast-stock/holdfast/internal/lock/pglock"
 	"github.com/holdfast-stock/holdfast/internal/sandbox"
@@ -137,4 +139,38 @@ func (r register) accepted(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// store connects to the lab's database.
+func (s *Stage) store(ctx context.Context) (*pgxpool.Pool, error) {
+	url, err := s.Postgres(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.Pool(ctx, url)
+}
+
+// left reads how much of the register's stock there is.
+func (r register) left(ctx context.Context) (left int64, err error) {
+	err = r.pool.QueryRow(ctx, `SELECT on_hand FROM stock WHERE name = $1`, r.name).Scan(&left)
+	return left, err
+}
+
+// sell overwrites how much of the register's stock there is.
+func (r register) sell(ctx context.Context, left int64) error {
+	return r.accept(ctx, 0, `UPDATE stock SET on_hand = $2 WHERE name = $1`, r.name, left)
+}
+
+// migrated creates a database of this run with the tables of the service.
+func (s *Stage) migrated(ctx context.Context) (url string, err error) {
+	if _, err := s.Postgres(ctx); err != nil {
+		return "", err
+	}
+	server := s.servers.postgres.server
+	name := "lab_" + strings.ReplaceAll(s.Name(), "-", "_")
+	if err := server.CreateDatabase(ctx, name); err != nil {
+		return "", err
+	}
+	url = server.URL(name)
+	return url, db.Migrate(ctx, url)
 }

@@ -23,3 +23,13 @@ CREATE TABLE stock (
     checked bigint, -- as on_hand, where the row is one that the CHECK guards
     CONSTRAINT stock_checked_not_negative CHECK (checked >= 0)
 );
+
+-- Ticks of schedules that were claimed.
+CREATE TABLE ticks (
+    job  text    NOT NULL,
+    tick integer NOT NULL,
+    PRIMARY KEY (job, tick)
+);
+
+-- Numbers of assignments of partitions.
+CREATE SEQUENCE epochs;
