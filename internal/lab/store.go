@@ -14,7 +14,6 @@ import (
 
 	"github.com/holdfast-stock/holdfast/db"
 	"github.com/holdfast-stock/holdfast/internal/lock"
-	"github.com/holdfast-stock/holdfast/internal/lock/pglock"
 	"github.com/holdfast-stock/holdfast/internal/sandbox"
 )
 
@@ -23,7 +22,7 @@ const storeDatabase = "lab"
 //go:embed store.sql
 var storeSchema string
 
-// startStore starts the Postgres that experiments share, with the tables they write to and those of Postgres locks.
+// startStore starts the Postgres that experiments share, with the tables they write to beside those of the service.
 func startStore(ctx context.Context, progress io.Writer) (*sandbox.Postgres, error) {
 	server, err := sandbox.StartPostgres(ctx, sandbox.PostgresConfig{
 		Settings: map[string]string{"shared_buffers": "64MB", "max_connections": "300"}, Progress: progress,
@@ -41,6 +40,9 @@ func prepareStore(ctx context.Context, server *sandbox.Postgres) error {
 	if err := server.CreateDatabase(ctx, storeDatabase); err != nil {
 		return err
 	}
+	if err := db.Migrate(ctx, server.URL(storeDatabase)); err != nil {
+		return err
+	}
 	pool, err := pgxpool.New(ctx, server.URL(storeDatabase))
 	if err != nil {
 		return err
@@ -49,7 +51,7 @@ func prepareStore(ctx context.Context, server *sandbox.Postgres) error {
 	if _, err := pool.Exec(ctx, storeSchema); err != nil {
 		return fmt.Errorf("create the tables of the lab: %w", err)
 	}
-	return pglock.Install(ctx, pool)
+	return nil
 }
 
 // database is a pool or a transaction.
