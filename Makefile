@@ -34,6 +34,25 @@ run: build ## Build, then run everything: private Postgres and Redis, and the se
 bench: build ## Measure deductions per second on this machine (ARGS='--help' lists what can be set)
 	@exec bin/holdfast bench $(ARGS)
 
+# Real k6 where it is on PATH, else our own runner of these scripts. A service of yours: HOLDFAST_URL (and HOLDFAST_TOKEN).
+SCRIPT ?= smoke
+PROCESSES ?= 1
+LOAD = $(or $(shell command -v k6),$(CURDIR)/bin/k6lite) run $(ARGS) -e REPORT=$(CURDIR)/k6/out k6/$(SCRIPT).js
+load_spike = HOLDFAST_MAX_IN_FLIGHT=64
+
+.PHONY: load
+load: build build-k6lite ## Run a load script: SCRIPT=hot-sku, PROCESSES=2, ARGS='-e SIZE=short'; docs/load.md
+	@mkdir -p k6/out
+	@if [ -n "$(HOLDFAST_URL)" ]; then \
+		exec $(LOAD); \
+	else \
+		exec env $(load_$(SCRIPT)) bin/holdfast bench exec --processes=$(PROCESSES) $(LOAD); \
+	fi
+
+.PHONY: build-k6lite
+build-k6lite:
+	@cd cmd/k6lite && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/k6lite .
+
 ##@ Change
 
 # -shuffle shows tests that lean on each other, and keeps Go from answering out of its cache.
@@ -48,7 +67,7 @@ test: ## Run all tests on real servers, with the race detector where a C compile
 	$(call in_each_module,go test $$race -shuffle=on -timeout 5m $(ARGS) ./...)
 
 .PHONY: check
-check: check-tidy check-openapi check-generated check-imports lint ## Run every check but the tests
+check: check-tidy check-openapi check-generated check-imports check-k6 lint ## Run every check but the tests
 
 .PHONY: lint
 lint: ## Format, vet and style of all modules; changes nothing (the first run builds the linter: 2 minutes)
@@ -65,6 +84,14 @@ check-tidy: ## Fail if a go.mod is not tidy
 .PHONY: check-imports
 check-imports: ## Fail if a package imports what the architecture forbids
 	@go test -count=1 ./internal
+
+.PHONY: check-k6
+check-k6: ## Check the load scripts against the types of k6 (with npm; without, it says so)
+	@if command -v npm >/dev/null; then \
+		cd k6 && { [ -d node_modules ] || npm ci --no-audit --no-fund --silent; } && npm run --silent check; \
+	else \
+		echo "check-k6: npm is not here, so the load scripts are not checked against the types of k6"; \
+	fi
 
 .PHONY: generate
 generate: ## Generate the code for db/queries and openapi.yaml

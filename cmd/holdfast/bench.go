@@ -8,7 +8,10 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/holdfast-stock/holdfast/internal/bench"
@@ -18,6 +21,7 @@ import (
 type benchCommand struct {
 	Suite    benchSuite    `cmd:"" default:"withargs" help:"Measure everything that is promised, beside an ordinary service, and print a table."`
 	Run      benchRun      `cmd:"" help:"Measure one workload, against a private service or running ones."`
+	Exec     benchExec     `cmd:"" help:"Run a load generator of your own against a private service, which it finds in HOLDFAST_URL and HOLDFAST_TOKEN."`
 	Service  benchService  `cmd:"" hidden:"" help:"The service, until standard input ends."`
 	Baseline benchBaseline `cmd:"" hidden:"" help:"What it is compared with, until standard input ends."`
 }
@@ -69,6 +73,38 @@ func untilInputEnds(ctx context.Context) (context.Context, context.CancelFunc) {
 		stop()
 	}()
 	return ctx, stop
+}
+
+type benchExec struct {
+	Processes int      `default:"1" help:"Service processes on one Postgres and Redis; HOLDFAST_URL has them all, with commas between."`
+	Dir       string   `help:"Where the ledger is kept between runs; none: a temporary one."`
+	Command   []string `arg:"" passthrough:"" help:"The generator and its arguments."`
+}
+
+// Run starts everything, runs the command and says who used how much CPU.
+func (c *benchExec) Run(ctx context.Context, s streams) (err error) {
+	stack, err := startStack(ctx, c.Dir, s)
+	if stack != nil {
+		defer func() { err = errors.Join(err, stack.Stop()) }()
+	}
+	if err != nil {
+		return err
+	}
+	service, err := stack.StartService(bench.ServiceConfig{Processes: c.Processes})
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, c.Command[0], c.Command[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, s.out, s.err
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C reaches it once, through us
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = time.Minute // to sum up
+	cost, err := stack.Exec(service, cmd)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", filepath.Base(c.Command[0]), err)
+	}
+	_, failed := fmt.Fprintln(s.out, cost)
+	return errors.Join(err, failed)
 }
 
 type benchService struct {

@@ -43,6 +43,7 @@ func TestComposeRestsOnHealthyServices(t *testing.T) {
 			"redis":    types.ServiceConditionHealthy,
 			"migrate":  types.ServiceConditionCompletedSuccessfully,
 		},
+		"load": {"holdfast": types.ServiceConditionHealthy},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("services and what they wait for (-want +got):\n%s", diff)
@@ -143,6 +144,29 @@ func TestComposeTokensAreValid(t *testing.T) {
 	}
 }
 
+// The profile load runs the scripts that `make load` runs, with the token of the file.
+func TestComposeLoadRunsTheScripts(t *testing.T) {
+	t.Parallel()
+	load := composeServices(t)["load"]
+	scripts, err := filepath.Abs(scriptsDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(load.Volumes) != 1 || load.Volumes[0].Source != scripts || load.Volumes[0].Target != load.WorkingDir || !load.Volumes[0].ReadOnly {
+		t.Errorf("load mounts %v and works in %s, want %s there, to read only", load.Volumes, load.WorkingDir, scripts)
+	}
+	if _, err := os.Stat(filepath.Join(scripts, load.Command[len(load.Command)-1])); err != nil {
+		t.Error(err)
+	}
+	env := composeEnvironment(t, "load")
+	if env["HOLDFAST_URL"] != "http://holdfast"+composeEnvironment(t, "holdfast")["HOLDFAST_ADDR"] {
+		t.Errorf("load is sent to %s", env["HOLDFAST_URL"])
+	}
+	if tokens := composeProject(t).Configs["tokens"].Content; !strings.Contains(tokens, httpapi.HashToken(env["HOLDFAST_TOKEN"])) {
+		t.Errorf("load has a token that is not in the file: %s", tokens)
+	}
+}
+
 // composeEnvironment returns the HOLDFAST_* variables that the file sets for a service and their values.
 func composeEnvironment(t *testing.T, service string) map[string]string {
 	t.Helper()
@@ -178,7 +202,7 @@ func composeProject(t *testing.T) *types.Project {
 	project, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{
 		WorkingDir:  filepath.Dir(file),
 		ConfigFiles: []types.ConfigFile{{Filename: file, Content: content}},
-	})
+	}, loader.WithProfiles([]string{"*"}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,43 @@
+package bench
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+)
+
+// Exec runs somebody else's load generator against a service, which it finds in HOLDFAST_URL (a URL for each process, with commas
+// between) and HOLDFAST_TOKEN. The cost is told whatever came of it.
+func (s *Stack) Exec(service *Service, cmd *exec.Cmd) (Cost, error) {
+	urls := make([]string, len(service.Addrs))
+	for i, addr := range service.Addrs {
+		urls[i] = "http://" + addr
+	}
+	cmd.Env = append(cmd.Environ(), "HOLDFAST_URL="+strings.Join(urls, ","), "HOLDFAST_TOKEN="+s.Token)
+	start := s.usage(service)
+	err := cmd.Run()
+	cost := s.usage(service).since(start)
+	if cmd.ProcessState != nil {
+		cost.Generator = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	return cost, err
+}
+
+// String tells who used how much, in a line.
+func (c Cost) String() string {
+	total := c.Generator + c.Service + c.Redis + c.Postgres
+	if total == 0 {
+		return "cpu: not known here"
+	}
+	text := fmt.Sprintf("cpu: %.1f s", total.Seconds())
+	for _, part := range []struct {
+		name string
+		used float64
+	}{
+		{"load generator", c.Generator.Seconds()}, {"service", c.Service.Seconds()},
+		{"Redis", c.Redis.Seconds()}, {"Postgres", c.Postgres.Seconds()},
+	} {
+		text += fmt.Sprintf(", %s %.1f s (%.0f %%)", part.name, part.used, part.used/total.Seconds()*100)
+	}
+	return text
+}
