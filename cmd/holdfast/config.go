@@ -35,6 +35,8 @@ type config struct {
 	Sweep           time.Duration `env:"HOLDFAST_SWEEP" default:"1s" help:"How often expired holds are released; answers do not wait for it. Negative: never."`
 	Reconcile       time.Duration `env:"HOLDFAST_RECONCILE" default:"1s" help:"How often a step of the continuous check of ledger and gate is made. Negative: never."`
 
+	Locks lockConfig `embed:""`
+
 	DrainDelay   time.Duration `env:"HOLDFAST_DRAIN_DELAY" default:"0s" help:"How long to go on serving after readiness is off, for load balancers to notice; up to 1m."`
 	StartTimeout time.Duration `env:"HOLDFAST_START_TIMEOUT" default:"30s" help:"How long to wait for the ledger at start; 1s to 10m."`
 	AllowUnsafe  bool          `env:"HOLDFAST_ALLOW_UNSAFE" help:"Start although a store is set up so that it can lose what was acknowledged; it is logged at each start."`
@@ -61,6 +63,9 @@ func (c *config) check() error {
 	count("HOLDFAST_MAX_PER_CLIENT", c.MaxPerClient, 100_000)
 	count("HOLDFAST_LEDGER_SESSIONS", c.LedgerSessions, 16)
 	count("HOLDFAST_READ_SESSIONS", c.ReadSessions, 256)
+	if err := c.Locks.check(); err != nil {
+		wrong = append(wrong, err)
+	}
 	if c.GateAmple == 0 {
 		wrong = append(wrong, errors.New("HOLDFAST_GATE_AMPLE is 0: it must be positive, or negative for never"))
 	}

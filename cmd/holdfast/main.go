@@ -32,6 +32,7 @@ type commandLine struct {
 	Replay  replayCommand  `cmd:"" help:"Send an order log to a running service, and check that stock, ledger and answers agree."`
 	Import  importCommand  `cmd:"" help:"Bring stock from a CSV or NDJSON file into a running service."`
 	Export  exportCommand  `cmd:"" help:"Write the stock of a running service as CSV or NDJSON."`
+	Locks   locksCommand   `cmd:"" help:"Show who holds which lock, for how long, and who waits; or what each kind of lock promises."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 

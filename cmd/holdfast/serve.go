@@ -59,6 +59,7 @@ type service struct {
 	access *slog.Logger          // of requests
 	redis  redis.UniversalClient // nil: no gate
 	stock  *inventory.Service
+	locks  *lockBackends
 	api    *httpapi.API
 	http   *http.Server
 	admin  *http.Server
@@ -120,16 +121,23 @@ func (s *service) open(ctx context.Context, clients *httpapi.Clients) error {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg.Log, cfg.Registerer = s.log, registry
 	var err error
-	if s.stock, err = inventory.Open(cfg); err != nil {
+	if s.locks, err = openLocks(ctx, &s.cfg.Locks, s.cfg.DatabaseURL, s.cfg.RedisURL); err != nil {
 		s.closeRedis()
 		return err
+	}
+	if s.stock, err = inventory.Open(cfg); err != nil {
+		s.closeRedis()
+		return errors.Join(err, s.locks.Close())
 	}
 	s.api = httpapi.New(s.stock, httpapi.Config{
 		Clients: clients, Log: s.access, Metrics: registry,
 		Deadline: s.cfg.RequestDeadline, MaxInFlight: s.cfg.MaxInFlight, MaxPerClient: s.cfg.MaxPerClient,
 	})
 	s.http = httpapi.Server(s.cfg.Addr, s.api)
-	s.admin = httpapi.Server(s.cfg.AdminAddr, s.api.Admin(registry))
+	admin := http.NewServeMux()
+	admin.Handle("/", s.api.Admin(registry))
+	admin.Handle("GET /locks", s.locks)
+	s.admin = httpapi.Server(s.cfg.AdminAddr, admin)
 	return nil
 }
 
@@ -239,6 +247,9 @@ func (s *service) drain() error {
 
 func (s *service) close() {
 	s.stock.Close()
+	if err := s.locks.Close(); err != nil {
+		s.log.Warn("close the locks", "error", err)
+	}
 	s.closeRedis()
 }
 
