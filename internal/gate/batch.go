@@ -121,6 +121,13 @@ func (b *batch) key(item stock.Item) int {
 	return i
 }
 
+// timeout of the call. An order of a thousand items takes Redis many times as long as one of a single item: it must not
+// open the breaker for everybody.
+func (b *batch) timeout() time.Duration {
+	limit := b.gate.cfg.CallTimeout
+	return limit + limit*time.Duration(len(b.items)/maxItems)
+}
+
 // encode the call; the head of gate.lua says what goes where.
 func (b *batch) encode() {
 	cfg := &b.gate.cfg

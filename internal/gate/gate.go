@@ -28,7 +28,7 @@ type Config struct {
 	Confirm func(ctx context.Context, items []stock.Item) ([]stock.Levels, error)
 	// Prefix of every key; a Redis that several installations share needs one each. Default "holdfast".
 	Prefix string
-	// CallTimeout bounds one script call. Default 100 ms.
+	// CallTimeout bounds one script call; one that carries many items has as much again for each 512. Default 100 ms.
 	CallTimeout time.Duration
 	// ConfirmTimeout bounds one call of Confirm. Default 1 s.
 	ConfirmTimeout time.Duration
@@ -120,15 +120,39 @@ func (g *Gate) Close() {
 // may be those of up to [stock.MaxLines]. It ends when ctx does, or after at most three calls and two looks into
 // the ledger.
 func (g *Gate) Take(ctx context.Context, ticket Ticket, lines []stock.WantedLine) Answer {
-	answer, ok := g.recall(lines)
-	if !ok {
+	return g.TakeAll(ctx, []Wish{{ticket, lines}})[0]
+}
+
+// Wish is what one order part wants to take.
+type Wish struct {
+	Ticket Ticket
+	Lines  []stock.WantedLine
+}
+
+// TakeAll is [Gate.Take] for many order parts, each for itself, in their order, with as few calls as can carry them.
+func (g *Gate) TakeAll(ctx context.Context, wishes []Wish) []Answer {
+	answers := make([]Answer, len(wishes))
+	var asked []*request
+	for i, w := range wishes {
+		if answer, ok := g.recall(w.Lines); ok {
+			answers[i] = answer
+			continue
+		}
 		r := g.spare.Get().(*request)
-		answer = r.take(ctx, ticket, lines)
+		r.place = i
+		r.split(w.Ticket, w.Lines)
+		asked = append(asked, r)
+	}
+	g.ask(ctx, asked)
+	for _, r := range asked {
+		answers[r.place] = r.verdict
 		r.reset()
 		g.spare.Put(r)
 	}
-	g.metrics.answered(&answer)
-	return answer
+	for i := range answers {
+		g.metrics.answered(&answers[i])
+	}
+	return answers
 }
 
 // recall answers from memory, where it is enough.

@@ -344,7 +344,7 @@ func (l *lane) fetchLocked(b *batch, i int) {
 
 // send b and answer everybody in it; an error leaves them unanswered.
 func (l *lane) send(b *batch) error {
-	ctx, cancel := context.WithTimeout(context.Background(), l.gate.cfg.CallTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), b.timeout())
 	defer cancel()
 	m := l.gate.metrics
 	b.encode()

@@ -15,6 +15,11 @@ type request struct {
 	asks  []*ask // by lane; those without wants take no part
 	lines []stock.WantedLine
 	index map[stock.Item]int // of a request with many lines: place among its lane's wants
+
+	place   int    // among the requests that are asked for together
+	queued  uint32 // a bit for each lane it waits for
+	reason  Reason // the first one why a lane did not decide
+	verdict Answer // in the end
 }
 
 func newRequest(g *Gate) *request {
@@ -33,34 +38,89 @@ func (r *request) reset() {
 		a.wants, a.letter, a.reason = a.wants[:0], none, NoReason
 	}
 	clear(r.index)
-	r.lines = nil
+	r.lines, r.verdict = nil, Answer{}
 }
 
-func (r *request) take(ctx context.Context, ticket Ticket, lines []stock.WantedLine) Answer {
-	if !r.split(ticket, lines) {
-		return bypass(Invalid)
+// ask has the lanes and the ledger decide requests, each for itself.
+func (g *Gate) ask(ctx context.Context, all []*request) {
+	open := make([]*request, 0, len(all))
+	for _, r := range all {
+		if r.verdict.Reason != Invalid {
+			open = append(open, r)
+		}
 	}
 	for range maxAsks {
-		if reason := r.put(ctx); reason != NoReason {
-			r.giveBack()
-			return bypass(reason)
+		for _, r := range open {
+			r.enqueue()
 		}
-		items, sent := r.doubtful()
-		if len(items) == 0 {
-			return r.answer()
+		var items []stock.Item
+		var sent time.Time
+		open, items, sent = settled(ctx, open)
+		if len(open) == 0 {
+			return
 		}
-		missing, err := r.gate.confirm.confirm(ctx, items, sent)
+		missing, err := g.confirmAll(ctx, items, sent)
 		if err != nil {
-			r.giveBack()
-			return bypass(confirmReason(ctx, err))
+			for _, r := range open {
+				r.end(bypass(confirmReason(ctx, err)))
+			}
+			return
 		}
-		if len(missing) > 0 {
-			r.giveBack()
-			return r.unknown(missing)
-		}
+		open = slices.DeleteFunc(open, func(r *request) bool {
+			answer := r.unknown(missing)
+			if answer.Unknown == nil {
+				return false
+			}
+			r.end(answer)
+			return true
+		})
 	}
-	r.giveBack()
-	return bypass(Unsettled)
+	for _, r := range open {
+		r.end(bypass(Unsettled))
+	}
+}
+
+// settled waits for requests that are queued, and ends those that are decided. Of the others it tells which items have
+// to be confirmed, and when the oldest call that said so was sent.
+func settled(ctx context.Context, queued []*request) (open []*request, items []stock.Item, sent time.Time) {
+	open = queued[:0]
+	for _, r := range queued {
+		if reason := r.await(ctx); reason != NoReason {
+			r.end(bypass(reason))
+			continue
+		}
+		doubtful, at := r.doubtful()
+		if len(doubtful) == 0 {
+			r.end(r.answer())
+			continue
+		}
+		if sent.IsZero() || at.Before(sent) {
+			sent = at
+		}
+		items = append(items, doubtful...)
+		open = append(open, r)
+	}
+	return open, items, sent
+}
+
+// confirmAll is [confirmer.confirm] for as many items as there are.
+func (g *Gate) confirmAll(ctx context.Context, items []stock.Item, sent time.Time) (missing []stock.Item, err error) {
+	for some := range slices.Chunk(items, maxReading) {
+		none, err := g.confirm.confirm(ctx, some, sent)
+		if err != nil {
+			return nil, err
+		}
+		missing = append(missing, none...)
+	}
+	return missing, nil
+}
+
+// end notes the verdict, and gives back the tickets of a request that did not get all of them.
+func (r *request) end(a Answer) {
+	r.verdict = a
+	if a.Verdict != Granted {
+		r.giveBack()
+	}
 }
 
 func confirmReason(ctx context.Context, err error) Reason {
@@ -77,16 +137,18 @@ func confirmReason(ctx context.Context, err error) Reason {
 // manyLines is from where on a map finds a line's item faster than looking at all of them.
 const manyLines = 16
 
-// split the lines by lane, and sum up those of one item; false when they are no lines to decide about.
-func (r *request) split(ticket Ticket, lines []stock.WantedLine) bool {
+// split the lines by lane, and sum up those of one item. It ends a request of no lines that could be decided about.
+func (r *request) split(ticket Ticket, lines []stock.WantedLine) {
 	if len(lines) == 0 || len(lines) > stock.MaxLines {
-		return false
+		r.verdict = bypass(Invalid)
+		return
 	}
 	r.lines = lines
 	for i := range lines {
 		line := &lines[i]
 		if line.Quantity < 1 || line.Quantity > stock.MaxLineQuantity {
-			return false
+			r.verdict = bypass(Invalid)
+			return
 		}
 		if w := r.find(line.Item); w != nil {
 			w.quantity += line.Quantity
@@ -99,7 +161,6 @@ func (r *request) split(ticket Ticket, lines []stock.WantedLine) bool {
 			r.index[line.Item] = len(a.wants) - 1
 		}
 	}
-	return true
 }
 
 // find what the request wants of an item, so far.
@@ -119,36 +180,40 @@ func (r *request) find(item stock.Item) *want {
 	return nil
 }
 
-// put the request to every lane that has not granted its part, and wait for all of them.
-func (r *request) put(ctx context.Context) Reason {
-	var first Reason
-	note := func(reason Reason) {
-		if first == NoReason {
-			first = reason
-		}
-	}
-	queued := uint32(0) // a bit for each lane
+// enqueue the request with every lane that has not granted its part.
+func (r *request) enqueue() {
+	r.queued, r.reason = 0, NoReason
 	for i, a := range r.asks {
 		if len(a.wants) == 0 || a.letter == granted {
 			continue
 		}
 		if reason := r.gate.lanes[i].enqueue(a); reason != NoReason {
-			note(reason)
+			r.note(reason)
 			continue
 		}
-		queued |= 1 << i
+		r.queued |= 1 << i
 	}
+}
+
+// await every lane that the request waits for, and report why one did not decide.
+func (r *request) await(ctx context.Context) Reason {
 	for i, a := range r.asks {
-		if queued&(1<<i) == 0 {
+		if r.queued&(1<<i) == 0 {
 			continue
 		}
 		reason := r.gate.lanes[i].wait(ctx, a)
 		if reason == Cancelled {
 			r.asks[i] = newAsk() // the lane keeps the one that was abandoned
 		}
-		note(reason)
+		r.note(reason)
 	}
-	return first
+	return r.reason
+}
+
+func (r *request) note(reason Reason) {
+	if r.reason == NoReason {
+		r.reason = reason
+	}
 }
 
 // doubtful are the items whose figures refuse the request but have to be confirmed first, and when the oldest of
@@ -184,7 +249,6 @@ func (r *request) answer() Answer {
 	for _, a := range r.asks {
 		switch a.letter {
 		case shared:
-			r.giveBack() // what lanes without that ticket granted
 			return Answer{Verdict: Shared}
 		case short:
 			verdict = Short
@@ -193,7 +257,6 @@ func (r *request) answer() Answer {
 	if verdict == Granted {
 		return Answer{Verdict: Granted}
 	}
-	r.giveBack()
 	answer := Answer{Verdict: Short}
 	for i := range r.lines {
 		w := r.find(r.lines[i].Item)

@@ -84,15 +84,15 @@ func (o operations) ListDeductions(w http.ResponseWriter, _ *http.Request, p ope
 		if err != nil {
 			return err
 		}
-		for i := range page {
-			if err := c.mayUseLines(&page[i]); err != nil {
+		for i := range page.Deductions {
+			if err := c.mayUseLines(&page.Deductions[i]); err != nil {
 				return err
 			}
 		}
 		b := append(c.out, `{"deductions":`...)
-		b = appendList(b, page, func(b []byte, d *stock.Deduction) []byte { return appendDeduction(b, d, nil) })
-		if len(page) == q.Limit {
-			b = appendText(b, `,"next_cursor":`, deductionCursor(page[len(page)-1].ID))
+		b = appendList(b, page.Deductions, func(b []byte, d *stock.Deduction) []byte { return appendDeduction(b, d, nil) })
+		if page.Next != nil {
+			b = appendText(b, `,"next_cursor":`, deductionCursor(*page.Next))
 		}
 		c.answer(http.StatusOK, contentJSON, append(b, '}'))
 		return nil

@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-stock/holdfast/internal/defect"
 	"github.com/holdfast-stock/holdfast/internal/gate"
 	"github.com/holdfast-stock/holdfast/internal/ledger"
 	"github.com/holdfast-stock/holdfast/internal/stock"
@@ -94,61 +92,6 @@ func (s *Service) Close() {
 	}
 }
 
-// Deduct takes stock for an order, or holds it: all lines or none.
-//
-// The gate may refuse, but it knows nothing of what was done before: a retry of a deduction that took the last
-// units must find that deduction, not "sold out". So a refusal of the gate is answered only after the ledger
-// was asked for the key and the order; many such questions share one reading.
-func (s *Service) Deduct(ctx context.Context, r *stock.DeductRequest) (*stock.Outcome, error) {
-	if s.gate == nil {
-		return s.decide(ctx, r)
-	}
-	ticket := gate.TicketFor(r.Client, r.OrderID, r.Part)
-	answer := s.gate.Take(ctx, ticket, r.Lines)
-	switch answer.Verdict {
-	case gate.Short:
-		return s.refuse(ctx, r, &stock.ShortError{Lines: answer.Short})
-	case gate.UnknownItem:
-		return s.refuse(ctx, r, &stock.UnknownItemError{Lines: answer.Unknown})
-	}
-	out, err := s.decide(ctx, r)
-	// An unknown outcome frees nothing: the units may be gone. The ticket runs out by itself.
-	if answer.Verdict == gate.Granted && (!errors.Is(err, stock.ErrUnknownOutcome) || defect.On(defect.FreeTicketOnUnknown)) {
-		s.gate.Drop(ticket, r.Lines)
-	}
-	return out, err
-}
-
-// decide has the ledger decide, and once more if units of a short item were held by what has expired: where no gate
-// has it confirmed, nobody else looks.
-func (s *Service) decide(ctx context.Context, r *stock.DeductRequest) (*stock.Outcome, error) {
-	out, err := s.ledger.Deduct(ctx, r)
-	var short *stock.ShortError
-	if !errors.As(err, &short) {
-		return out, err
-	}
-	items := make([]stock.Item, len(short.Lines))
-	for i := range short.Lines {
-		items[i] = short.Lines[i].Item
-	}
-	if due, lookErr := s.ledger.DueOn(ctx, items, dueLimit); lookErr != nil || len(due) == 0 || s.expire(ctx, due) != nil {
-		return out, err
-	}
-	return s.ledger.Deduct(ctx, r)
-}
-
-// refuse answers what the gate refused, unless the ledger knows better.
-func (s *Service) refuse(ctx context.Context, r *stock.DeductRequest, refusal error) (*stock.Outcome, error) {
-	out, err := s.ledger.Recall(ctx, r)
-	switch {
-	case errors.Is(err, stock.ErrOrderAlreadyDeducted):
-		return s.decide(ctx, r) // it may stand in the way as a hold whose time is over
-	case out != nil || err != nil:
-		return out, err
-	}
-	return nil, refusal
-}
-
 // Commit takes what a deduction holds: [stock.ErrHoldExpired] when its time is over.
 func (s *Service) Commit(ctx context.Context, r *stock.CommitRequest) (*stock.Outcome, error) {
 	return s.ledger.Commit(ctx, r)
@@ -161,7 +104,11 @@ func (s *Service) Release(ctx context.Context, r *stock.ReleaseRequest) (*stock.
 
 // Extend moves a hold's expiry, or takes an expired one anew.
 func (s *Service) Extend(ctx context.Context, r *stock.ExtendRequest) (*stock.Outcome, error) {
-	return s.ledger.Extend(ctx, r)
+	out, err := s.ledger.Extend(ctx, r)
+	if err != nil && s.makeRoom(ctx, err) {
+		return s.ledger.Extend(ctx, r)
+	}
+	return out, err
 }
 
 // Return books goods that came back: never more in sum than was committed.
@@ -196,7 +143,7 @@ func (s *Service) Deduction(ctx context.Context, client string, id stock.Deducti
 }
 
 // Deductions of one order, oldest first.
-func (s *Service) Deductions(ctx context.Context, q stock.DeductionQuery) ([]stock.Deduction, error) {
+func (s *Service) Deductions(ctx context.Context, q stock.DeductionQuery) (*stock.DeductionPage, error) {
 	return s.ledger.Deductions(ctx, q)
 }
 

@@ -93,7 +93,8 @@ func (w *writer) settle(batch []*request, deadline time.Time) ([]result, error) 
 	l := w.ledger
 	v := newView(len(batch), &w.params)
 	on := l.memory.fill(v, batch, time.Now())
-	maybe := false // a write was sent and its outcome never seen
+	maybe := false    // a write was sent and its outcome never seen
+	var sent []result // what it would have come to
 	var decided map[stock.Item]*itemRow
 	pause := 10 * time.Millisecond
 	for {
@@ -101,6 +102,7 @@ func (w *writer) settle(batch []*request, deadline time.Time) ([]result, error) 
 		decided = nil
 		switch {
 		case err == nil:
+			claim(results, sent)
 			return results, nil
 		case errors.Is(err, errNeedsRead):
 			if on.rows == locked {
@@ -121,6 +123,7 @@ func (w *writer) settle(batch []*request, deadline time.Time) ([]result, error) 
 		case errors.Is(err, stock.ErrUnknownOutcome):
 			// Sent again on rows that are locked, it waits for whatever became of the first sending.
 			l.metrics.unknown.Inc()
+			sent = results
 			maybe, on = true, basis{locked, !defect.On(defect.DoubleApply)}
 		case !isOutage(err):
 			return nil, err
@@ -150,7 +153,8 @@ func giveUp(err error, maybe bool) error {
 	return stock.ErrOverloaded
 }
 
-// attempt decides the batch once and, if anything is granted, writes it.
+// attempt decides the batch once and, if anything is granted, writes it. With an unknown outcome come the results that
+// were sent.
 func (w *writer) attempt(v *view, batch []*request, on basis, decided map[stock.Item]*itemRow, deadline time.Time) ([]result, error) {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
@@ -176,7 +180,7 @@ func (w *writer) attempt(v *view, batch []*request, on basis, decided map[stock.
 		defer w.rollBack(tx)
 		queries = dbsqlc.New(defect.SQL(tx))
 	}
-	if err := w.read(ctx, queries, v, batch, on); err != nil {
+	if err := readBasis(ctx, queries, v, batch, on); err != nil {
 		return nil, w.broken(err, false)
 	}
 	if decided != nil {
@@ -189,11 +193,21 @@ func (w *writer) attempt(v *view, batch []*request, on basis, decided map[stock.
 	return w.commit(ctx, queries, tx, v, batch, results)
 }
 
+// lost reports whether one of the deductions was there when it was looked at and is no more: a failover took it.
+func (v *view) lost(about []*deductionRow) bool {
+	for _, d := range about {
+		if v.deductions[d.ID] == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // decideAll is the pure heart: first come, first served.
 func decideAll(v *view, batch []*request) ([]result, error) {
 	results := make([]result, len(batch))
 	for i, r := range batch {
-		if r.about != nil && v.deductions[r.about.ID] == nil { // a failover lost it after it was looked at
+		if v.lost(r.about) {
 			results[i] = refuse(stock.ErrNotFound)
 			continue
 		}
@@ -205,7 +219,8 @@ func decideAll(v *view, batch []*request) ([]result, error) {
 	return results, nil
 }
 
-// commit writes what was decided, makes it durable, and only then lets anybody know.
+// commit writes what was decided, makes it durable, and only then lets anybody know. Its results are certain only
+// without an error.
 func (w *writer) commit(ctx context.Context, q *dbsqlc.Queries, tx pgx.Tx, v *view, batch []*request, results []result) ([]result, error) {
 	l := w.ledger
 	if !v.seal() {
@@ -218,14 +233,14 @@ func (w *writer) commit(ctx context.Context, q *dbsqlc.Queries, tx pgx.Tx, v *vi
 	start := time.Now()
 	asSeen, at, err := write(ctx, q, v, batch)
 	if err != nil {
-		return nil, w.broken(err, true)
+		return results, w.broken(err, true)
 	}
 	if !asSeen {
 		return nil, errNotAsSeen
 	}
 	if tx != nil {
 		if err := tx.Commit(ctx); err != nil {
-			return nil, w.broken(err, true)
+			return results, w.broken(err, true)
 		}
 	}
 	if w.conn.warned.Load() {
@@ -255,9 +270,9 @@ func write(ctx context.Context, q *dbsqlc.Queries, v *view, batch []*request) (a
 	return row.AsSeen, row.At, err
 }
 
-// read fills the view with everything the batch may rest on, as it is committed now. Rows are read before
+// readBasis fills the view with everything the batch may rest on, as it is committed now. Rows are read before
 // keys: whoever sees a row after a deduction then also sees the deduction's key.
-func (w *writer) read(ctx context.Context, q *dbsqlc.Queries, v *view, batch []*request, on basis) error {
+func readBasis(ctx context.Context, q *dbsqlc.Queries, v *view, batch []*request, on basis) error {
 	v.fresh, v.named = true, on.names
 	needs := needsOf(batch)
 	if err := readItems(ctx, q, v, needs.items, on.rows); err != nil {
@@ -297,8 +312,8 @@ func needsOf(batch []*request) needs {
 		if names.order.order != "" {
 			n.orders = append(n.orders, names.order)
 		}
-		if names.deduction != nil {
-			n.deductions = append(n.deductions, names.deduction.ID)
+		for _, d := range names.deductions {
+			n.deductions = append(n.deductions, d.ID)
 		}
 	}
 	return n

@@ -42,7 +42,7 @@ type Effect struct {
 // Asked is an operation that a batch may carry out.
 type Asked struct {
 	op    operation
-	about *deductionRow
+	about []*deductionRow
 }
 
 // AskDeduct and the others make the operations that the methods of Ledger make.
@@ -51,31 +51,31 @@ func AskDeduct(r *stock.DeductRequest, id uuid.UUID) Asked { return Asked{op: ne
 // AskCommit is the operation of Ledger.Commit.
 func AskCommit(d *stock.Deduction, r *stock.CommitRequest) Asked {
 	on := newOnDeduction(d.Client, d)
-	return Asked{newCommit(on, r), on.row}
+	return Asked{newCommit(on, r), on.rows}
 }
 
 // AskRelease is the operation of Ledger.Release.
 func AskRelease(d *stock.Deduction) Asked {
 	on := newOnDeduction(d.Client, d)
-	return Asked{&release{on}, on.row}
+	return Asked{&release{on}, on.rows}
 }
 
 // AskExpire is the operation of Ledger.Expire.
 func AskExpire(d *stock.Deduction) Asked {
 	on := newOnDeduction(d.Client, d)
-	return Asked{&expire{on}, on.row}
+	return Asked{&expire{on}, on.rows}
 }
 
 // AskExtend is the operation of Ledger.Extend.
 func AskExtend(d *stock.Deduction, r *stock.ExtendRequest) Asked {
 	on := newOnDeduction(d.Client, d)
-	return Asked{&extend{onDeduction: on, hold: r.Hold, reacquire: r.Reacquire}, on.row}
+	return Asked{&extend{onDeduction: on, hold: r.Hold, reacquire: r.Reacquire}, on.rows}
 }
 
 // AskReturn is the operation of Ledger.Return.
 func AskReturn(d *stock.Deduction, r *stock.ReturnRequest) Asked {
 	on := newOnDeduction(d.Client, d)
-	return Asked{&giveIn{onDeduction: on, ReturnRequest: r, fingerprint: r.Fingerprint()}, on.row}
+	return Asked{&giveIn{onDeduction: on, ReturnRequest: r, fingerprint: r.Fingerprint()}, on.rows}
 }
 
 // AskAdjust is the operation of Ledger.Adjust.
@@ -243,11 +243,11 @@ type Queued struct {
 // errand is an operation that is about items and perhaps a deduction, and is never decided.
 type errand struct {
 	items []stock.Item
-	about *deductionRow
+	about []*deductionRow
 }
 
 func (e *errand) touches() []stock.Item { return e.items }
-func (e *errand) names() names          { return names{deduction: e.about} }
+func (e *errand) names() names          { return names{deductions: e.about} }
 func (e *errand) decide(*view) result   { panic("an errand is not decided") }
 
 // Submit an operation on items.
@@ -255,7 +255,7 @@ func (q Queue) Submit(items ...stock.Item) (*Queued, error) { return q.submit(&e
 
 // SubmitAbout is Submit of an operation on a deduction.
 func (q Queue) SubmitAbout(id uuid.UUID, items ...stock.Item) (*Queued, error) {
-	return q.submit(&errand{items, &deductionRow{stock.Deduction{ID: id}}})
+	return q.submit(&errand{items, []*deductionRow{{stock.Deduction{ID: id}}}})
 }
 
 func (q Queue) submit(e *errand) (*Queued, error) {

@@ -13,7 +13,7 @@ type extend struct {
 	reacquire bool
 }
 
-func (o *extend) order() orderPart { return orderPart{o.client, o.row.OrderID, o.row.Part} }
+func (o *extend) order() orderPart { return orderPart{o.client, o.rows[0].OrderID, o.rows[0].Part} }
 
 func (o *extend) names() names {
 	n := o.onDeduction.names()

@@ -133,7 +133,7 @@ func TestWireBreaksAtAWrite(t *testing.T) {
 						t.Fatal(err)
 					}
 					happens(t, how, fired)
-					if replayed && strings.Contains(w.moved, "deduct") {
+					if replayed {
 						t.Error("this very request did it, but is called a replay")
 					}
 					w.happenedOnce(t, p, d, before)
@@ -396,9 +396,9 @@ func (r *rush) check(t *testing.T, l *ledger.Ledger, url string) {
 	}
 	for i := 1; i <= r.orders; i++ {
 		id := fmt.Sprint("o-", i)
-		list, err := l.Deductions(t.Context(), stock.DeductionQuery{Client: "shop", OrderID: id, Limit: 10})
-		if err != nil || len(list) != 1 || list[0].State != stock.Committed {
-			t.Fatalf("order %s: %+v, %v", id, list, err)
+		page, err := l.Deductions(t.Context(), stock.DeductionQuery{Client: "shop", OrderID: id, Limit: 10})
+		if err != nil || len(page.Deductions) != 1 || page.Deductions[0].State != stock.Committed {
+			t.Fatalf("order %s: %+v, %v", id, page, err)
 		}
 	}
 	sold := map[string]stock.Quantity{"hot": 0, "A": 0, "B": 0}

@@ -18,11 +18,11 @@ type onDeduction struct {
 	client string
 	id     uuid.UUID
 	items  []stock.Item
-	row    *deductionRow // as it was read before the operation was queued
+	rows   []*deductionRow // one, as it was read before the operation was queued
 }
 
 func newOnDeduction(client string, d *stock.Deduction) onDeduction {
-	o := onDeduction{client: client, id: d.ID, items: make([]stock.Item, len(d.Lines)), row: &deductionRow{*d}}
+	o := onDeduction{client: client, id: d.ID, items: make([]stock.Item, len(d.Lines)), rows: []*deductionRow{{*d}}}
 	for i := range d.Lines {
 		o.items[i] = d.Lines[i].Item
 	}
@@ -30,7 +30,7 @@ func newOnDeduction(client string, d *stock.Deduction) onDeduction {
 }
 
 func (o *onDeduction) touches() []stock.Item { return o.items }
-func (o *onDeduction) names() names          { return names{deduction: o.row} }
+func (o *onDeduction) names() names          { return names{deductions: o.rows} }
 
 // commit takes what a deduction holds.
 type commit struct {
@@ -51,7 +51,7 @@ func newCommit(on onDeduction, r *stock.CommitRequest) *commit {
 	return o
 }
 
-func (o *commit) names() names { return names{deduction: o.row, key: o.Keyed} }
+func (o *commit) names() names { return names{deductions: o.rows, key: o.Keyed} }
 
 func (o *commit) decide(v *view) result {
 	if op, ok := v.operations[o.Keyed]; ok && o.Key != "" && (o.Client != nobody || op.fingerprint == o.fingerprint) {
@@ -76,7 +76,7 @@ func (o *commit) decide(v *view) result {
 	case err != nil:
 		return refuse(err)
 	}
-	if err := withinHeld(d, take); err != nil {
+	if err := o.withinHeld(d, take); err != nil {
 		return refuse(err)
 	}
 	o.apply(v, d, take)
@@ -123,7 +123,7 @@ func (o *commit) apply(v *view, d *deductionRow, take []stock.Quantity) {
 	}
 	v.update(d, g, 0)
 	if o.Key != "" {
-		v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: stock.CommitOperation, deduction: d.ID})
+		v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: stock.CommitOperation, deduction: d.ID, version: int64(d.Revision)})
 	}
 }
 
@@ -142,11 +142,12 @@ func committedAsAsked(d *deductionRow, take []stock.Quantity) bool {
 	return true
 }
 
-func withinHeld(d *deductionRow, take []stock.Quantity) error {
+// withinHeld checks that no line is to be committed beyond what it holds; every place that names such a line is told.
+func (o *commit) withinHeld(d *deductionRow, take []stock.Quantity) error {
 	var wrong []stock.Field
-	for i := range take {
-		if take[i] > d.Lines[i].Held {
-			wrong = append(wrong, stock.Field{Pointer: "/lines", Detail: "asks for more of a line than it holds"})
+	for i, named := range o.Lines {
+		if at, _ := findLine(d, named); take[at] > d.Lines[at].Held {
+			wrong = append(wrong, stock.Field{Pointer: pointer("/lines", i) + "/quantity", Detail: "asks for more of the line than it holds"})
 		}
 	}
 	if wrong != nil {
@@ -271,7 +272,7 @@ type expire struct{ onDeduction }
 func (o *expire) decide(v *view) result {
 	d := v.deductions[o.id]
 	if defect.On(defect.SweepWithoutGuard) {
-		giveBack(v, o.row.clone(), stock.Expire, systemActor, guardDue)
+		giveBack(v, o.rows[0].clone(), stock.Expire, systemActor, guardDue)
 		return v.answer(d, 0)
 	}
 	if d.State != stock.Held || v.fresh && !v.due(d) {

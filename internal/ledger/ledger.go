@@ -128,17 +128,40 @@ func (l *Ledger) do(ctx context.Context, op operation) result {
 // Deduct takes stock for an order, or holds it: all lines or none. The same key and input again is answered
 // with what the deduction is now, Replayed.
 func (l *Ledger) Deduct(ctx context.Context, r *stock.DeductRequest) (*stock.Outcome, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("make an id: %w", err)
+	done := l.DeductAll(ctx, []*stock.DeductRequest{r})[0]
+	return done.Outcome, done.Err
+}
+
+// DeductAll is [Ledger.Deduct] for many requests, each for itself, which enter the queue together, in their order.
+func (l *Ledger) DeductAll(ctx context.Context, all []*stock.DeductRequest) []stock.DeductResult {
+	ops, results := make([]operation, len(all)), make([]stock.DeductResult, len(all))
+	for i, r := range all {
+		ops[i] = newDeduct(r, uuid.Must(uuid.NewV7())) // it fails only without a source of randomness
 	}
-	op := newDeduct(r, id)
-	out, err := l.finish(ctx, r.Client, l.do(ctx, op), id)
-	var live *stock.OrderError
-	if errors.As(err, &live) && l.endedMeanwhile(ctx, live.ID) {
-		return l.finish(ctx, r.Client, l.do(ctx, op), id)
+	answers := l.doAll(ctx, l.sequencer, ops)
+	for i := range answers {
+		var live *stock.OrderError
+		if answers[i].err != nil && errors.As(answers[i].err, &live) && l.endedMeanwhile(ctx, live.ID) {
+			answers[i] = l.do(ctx, ops[i])
+		}
 	}
-	return out, err
+	l.finishAll(ctx, all, answers, results)
+	for i := range results {
+		if out := results[i].Outcome; out != nil && out.Deduction.ID == ops[i].(*deduct).id {
+			out.Replayed = false // an earlier sending of this same request did it
+		}
+	}
+	return results
+}
+
+// doAll sends operations through a sequencer together.
+func (l *Ledger) doAll(ctx context.Context, s *sequencer, ops []operation) []result {
+	requests := s.submitAll(ops)
+	results := make([]result, len(ops))
+	for i, r := range requests {
+		results[i] = s.wait(ctx, r)
+	}
+	return results
 }
 
 // endedMeanwhile reports whether a deduction that stands in the way is a hold whose time is over, after
@@ -155,11 +178,36 @@ func (l *Ledger) endedMeanwhile(ctx context.Context, id uuid.UUID) bool {
 // Recall answers whether a deduction was made before under the request's key, or another one for its order:
 // nil and no error when neither. It does not wait for a request that is on its way.
 func (l *Ledger) Recall(ctx context.Context, r *stock.DeductRequest) (*stock.Outcome, error) {
-	req, err := l.recalls.submit(recall{newDeduct(r, uuid.UUID{})})
-	if err != nil {
-		return nil, err
+	done := l.RecallAll(ctx, []*stock.DeductRequest{r})[0]
+	return done.Outcome, done.Err
+}
+
+// RecallAll is [Ledger.Recall] for many requests, with one reading.
+func (l *Ledger) RecallAll(ctx context.Context, all []*stock.DeductRequest) []stock.DeductResult {
+	ops, results := make([]operation, len(all)), make([]stock.DeductResult, len(all))
+	for i, r := range all {
+		ops[i] = recall{newDeduct(r, uuid.UUID{})}
 	}
-	return l.finish(ctx, r.Client, l.recalls.wait(ctx, req), uuid.UUID{})
+	l.finishAll(ctx, all, l.doAll(ctx, l.recalls, ops), results)
+	return results
+}
+
+// RehearseDeduct answers what [Ledger.Deduct] would answer now, and does nothing. A key that was used is answered
+// with what it did, Replayed.
+func (l *Ledger) RehearseDeduct(ctx context.Context, r *stock.DeductRequest) (*stock.Outcome, error) {
+	op := rehearsal{newDeduct(r, uuid.UUID{})}
+	res := l.doAll(ctx, l.recalls, []operation{op})[0]
+	var live *stock.OrderError
+	if errors.As(res.err, &live) && l.endedMeanwhile(ctx, live.ID) {
+		res = l.doAll(ctx, l.recalls, []operation{op})[0]
+	}
+	return l.finish(ctx, r.Client, res)
+}
+
+// RehearseAdjust answers what [Ledger.Adjust] would answer now, and does nothing.
+func (l *Ledger) RehearseAdjust(ctx context.Context, r *stock.AdjustRequest) (*stock.Adjustment, error) {
+	op := rehearsal{&adjust{AdjustRequest: r, fingerprint: r.Fingerprint()}}
+	return l.adjusted(ctx, l.doAll(ctx, l.recalls, []operation{op})[0])
 }
 
 // Commit takes what a deduction holds: [stock.ErrHoldExpired] when its time is over, [stock.ErrWrongState]
@@ -201,21 +249,17 @@ func (l *Ledger) change(ctx context.Context, client string, id uuid.UUID, make f
 	if client != "" && d.Client != client {
 		return nil, stock.ErrNotFound
 	}
-	return l.finish(ctx, d.Client, l.do(ctx, make(newOnDeduction(d.Client, d))), uuid.UUID{})
+	return l.finish(ctx, d.Client, l.do(ctx, make(newOnDeduction(d.Client, d))))
 }
 
 // Adjust changes what is physically there.
 func (l *Ledger) Adjust(ctx context.Context, r *stock.AdjustRequest) (*stock.Adjustment, error) {
 	res := l.do(ctx, &adjust{AdjustRequest: r, fingerprint: r.Fingerprint()})
-	if res.replay != nil {
-		return l.adjustment(ctx, res.replay)
-	}
-	return res.adjustment, res.err
+	return l.adjusted(ctx, res)
 }
 
-// finish turns a result into the caller's answer. mine is the id a new deduction was to get: found under the
-// key, it means that an earlier sending of this same request did it.
-func (l *Ledger) finish(ctx context.Context, client string, res result, mine uuid.UUID) (*stock.Outcome, error) {
+// finish turns a result into the caller's answer.
+func (l *Ledger) finish(ctx context.Context, client string, res result) (*stock.Outcome, error) {
 	if res.replay == nil {
 		return res.outcome, res.err
 	}
@@ -223,6 +267,34 @@ func (l *Ledger) finish(ctx context.Context, client string, res result, mine uui
 	if err != nil {
 		return nil, doneButNotRead(err)
 	}
-	out.Replayed = res.replay.deduction != mine
+	out.Replayed = !res.own
 	return out, nil
+}
+
+// finishAll is finish for many requests: what was done before is read together.
+func (l *Ledger) finishAll(ctx context.Context, all []*stock.DeductRequest, answers []result, into []stock.DeductResult) {
+	var ids []uuid.UUID
+	for i := range answers {
+		if answers[i].replay != nil {
+			ids = append(ids, answers[i].replay.deduction)
+		}
+	}
+	found, err := l.outcomes(ctx, ids)
+	for i := range answers {
+		into[i] = stock.DeductResult{Outcome: answers[i].outcome, Err: answers[i].err}
+		if answers[i].replay == nil {
+			continue
+		}
+		if err != nil {
+			into[i].Err = doneButNotRead(err)
+			continue
+		}
+		out, ok := found[answers[i].replay.deduction]
+		if !ok || out.Deduction.Client != all[i].Client {
+			into[i].Err = doneButNotRead(stock.ErrNotFound)
+			continue
+		}
+		out.Replayed = true
+		into[i].Outcome = &out
+	}
 }

@@ -41,8 +41,8 @@ func (m *memory) fill(v *view, batch []*request, now time.Time) (on basis) {
 		on = basis{justRead, true}
 	}
 	for _, req := range batch {
-		if req.about != nil {
-			v.deductions[req.about.ID] = req.about.clone()
+		for _, d := range req.about {
+			v.deductions[d.ID] = d.clone()
 		}
 		for _, item := range req.items {
 			if _, ok := v.items[item]; ok {

@@ -18,17 +18,19 @@ type operation interface {
 
 // names are the unique things an operation is about; zero values are absent.
 type names struct {
-	key       stock.Keyed
-	order     orderPart
-	deduction *deductionRow // as it was last read
+	key        stock.Keyed
+	order      orderPart
+	deductions []*deductionRow // as they were last read
 }
 
 // result is the verdict on one operation.
 type result struct {
 	outcome    *stock.Outcome
+	each       []result // of an operation on several deductions
 	adjustment *stock.Adjustment
 	// replay: the operation had had its effect before; the caller is shown what it is now.
 	replay *operationRow
+	own    bool // an earlier sending of this same request had it
 	// voided is the tombstone the operation makes.
 	voided *operationRow
 	err    error
@@ -47,16 +49,23 @@ func (v *view) answer(d *deductionRow, hold time.Duration) result {
 		out.Deduction = v.asOfNow(d)
 	}
 	for i := range d.Lines {
-		if row := v.items[d.Lines[i].Item]; !row.listed {
+		if row := v.items[d.Lines[i].Item]; row != nil && !row.listed {
 			row.listed = true
 			out.Levels = append(out.Levels, row.levels)
 		}
 	}
 	for i := range d.Lines {
-		v.items[d.Lines[i].Item].listed = false
+		if row := v.items[d.Lines[i].Item]; row != nil {
+			row.listed = false
+		}
 	}
 	return result{outcome: out, hold: hold}
 }
+
+// rehearsal decides an operation on a copy of what it may change: a verdict, and nothing to write.
+type rehearsal struct{ operation }
+
+func (r rehearsal) decide(v *view) result { return r.operation.decide(v.copyFor(r.operation)) }
 
 // unchanged is the answer of an operation that finds the state it asks for already there.
 func (v *view) unchanged(d *deductionRow) result {
@@ -67,6 +76,9 @@ func (v *view) unchanged(d *deductionRow) result {
 
 // stamp fills in what only the write could tell: when it happened, by the ledger's clock.
 func (r *result) stamp(at time.Time) {
+	for i := range r.each {
+		r.each[i].stamp(at)
+	}
 	switch {
 	case r.voided != nil:
 		r.voided.at = at
@@ -82,6 +94,34 @@ func (r *result) stamp(at time.Time) {
 			d.ExpiresAt = at.Add(r.hold)
 		}
 	}
+}
+
+// claim finds what an earlier sending of a batch did, and the last one found done: that is no replay. Somebody else who
+// did the very same at the same revision in between cannot be told from us, and asked for the same.
+func claim(found, sent []result) {
+	for i := range sent {
+		f, s := &found[i], &sent[i]
+		switch {
+		case f.replay != nil:
+			f.own = s.err == nil && f.replay.version == s.position()
+		case f.outcome != nil && f.outcome.Replayed && s.outcome != nil:
+			f.outcome.Replayed = s.outcome.Replayed || f.outcome.Deduction.Revision != s.outcome.Deduction.Revision
+		}
+		claim(f.each, s.each)
+	}
+}
+
+// position is what an operation notes beside its key: the version of its movement, or the revision it made.
+func (r *result) position() int64 {
+	switch {
+	case r.adjustment != nil:
+		return r.adjustment.Movement.Version
+	case r.outcome != nil:
+		return int64(r.outcome.Deduction.Revision)
+	case len(r.each) > 0:
+		return r.each[0].position()
+	}
+	return 0
 }
 
 // replayed answers a key that was used: with what it did, or that it was for something else, or that it was voided.

@@ -13,7 +13,7 @@ type giveIn struct {
 	fingerprint stock.Fingerprint
 }
 
-func (o *giveIn) names() names { return names{deduction: o.row, key: o.Keyed} }
+func (o *giveIn) names() names { return names{deductions: o.rows, key: o.Keyed} }
 
 func (o *giveIn) decide(v *view) result {
 	if op, ok := v.operations[o.Keyed]; ok {
@@ -45,7 +45,7 @@ func (o *giveIn) decide(v *view) result {
 		g = guardLive // the answer says that the rest is still held
 	}
 	v.update(d, g, 0)
-	v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: stock.ReturnOperation, deduction: d.ID})
+	v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: stock.ReturnOperation, deduction: d.ID, version: int64(d.Revision)})
 	return v.answer(d, 0)
 }
 

@@ -79,32 +79,59 @@ func showExpired(d *stock.Deduction) {
 
 // Deduction by id, with the figures of its items now; [stock.ErrNotFound] when it is not the client's.
 func (l *Ledger) Deduction(ctx context.Context, client string, id uuid.UUID) (*stock.Outcome, error) {
-	d, err := l.read(ctx, id)
+	found, err := l.outcomes(ctx, []uuid.UUID{id})
 	if err != nil {
 		return nil, err
 	}
-	if d.Client != client {
+	out, ok := found[id]
+	if !ok || out.Deduction.Client != client {
 		return nil, stock.ErrNotFound
 	}
-	items := make([]stock.Item, len(d.Lines))
-	for i := range d.Lines {
-		items[i] = d.Lines[i].Item
+	return &out, nil
+}
+
+// outcomes reads deductions as they are by the ledger's clock, each with the figures of its items now. Those that do
+// not exist are missing.
+func (l *Ledger) outcomes(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]stock.Outcome, error) {
+	if len(ids) == 0 {
+		return nil, nil //nolint:nilnil // of nothing there is nothing
+	}
+	v := newView(0, new(dbsqlc.WriteBatchParams))
+	if err := readDeductions(ctx, l.reads, v, ids, justRead); err != nil {
+		return nil, readError(err)
+	}
+	var items []stock.Item
+	for _, d := range v.deductions {
+		for i := range d.Lines {
+			items = append(items, d.Lines[i].Item)
+		}
 	}
 	levels, err := l.Levels(ctx, items)
 	if err != nil {
 		return nil, err
 	}
-	return &stock.Outcome{Deduction: *d, Levels: levels}, nil
+	for i := range levels {
+		v.items[levels[i].Item] = &itemRow{levels: levels[i]}
+	}
+	found := make(map[uuid.UUID]stock.Outcome, len(ids))
+	for id, d := range v.deductions {
+		found[id] = *v.answer(d, 0).outcome
+	}
+	return found, nil
 }
 
-// Deductions of one order, oldest first.
-func (l *Ledger) Deductions(ctx context.Context, q stock.DeductionQuery) ([]stock.Deduction, error) {
+// Deductions of one order, oldest first. Of those in one state a page may have few, or none, and still not be the last.
+func (l *Ledger) Deductions(ctx context.Context, q stock.DeductionQuery) (*stock.DeductionPage, error) {
 	after := uuid.UUID{}
 	if q.After != nil {
 		after = *q.After
 	}
+	look := q.Limit
+	if q.State != "" {
+		look = stock.MaxPage
+	}
 	ids, err := l.reads.ListByOrder(ctx, dbsqlc.ListByOrderParams{
-		Client: q.Client, OrderID: q.OrderID, AfterID: after, RowLimit: int32(stock.MaxPage),
+		Client: q.Client, OrderID: q.OrderID, AfterID: after, RowLimit: int32(look),
 	})
 	if err != nil {
 		return nil, readError(err)
@@ -113,20 +140,19 @@ func (l *Ledger) Deductions(ctx context.Context, q stock.DeductionQuery) ([]stoc
 	if err := readDeductions(ctx, l.reads, v, ids, justRead); err != nil {
 		return nil, readError(err)
 	}
-	list := make([]stock.Deduction, 0, min(len(ids), q.Limit))
-	for _, id := range ids {
-		row := v.deductions[id]
-		if row == nil {
-			continue
+	page := new(stock.DeductionPage)
+	for i, id := range ids {
+		if row := v.deductions[id]; row != nil {
+			if d := v.asOfNow(row); q.State == "" || q.State == d.State {
+				page.Deductions = append(page.Deductions, d)
+			}
 		}
-		if v.due(row) {
-			showExpired(&row.Deduction)
-		}
-		if (q.State == "" || q.State == row.State) && len(list) < q.Limit {
-			list = append(list, row.Deduction)
+		if full := len(page.Deductions) == q.Limit; full || i+1 == look {
+			page.Next = &id
+			break
 		}
 	}
-	return list, nil
+	return page, nil
 }
 
 // Levels reads the figures of items as they are committed now; items that do not exist are missing, and an
@@ -289,6 +315,19 @@ func movementOf(r *dbsqlc.ListMovementsRow) stock.Movement {
 		OnHand: stock.Quantity(r.OnHand), Held: stock.Quantity(r.Held),
 		Reason: r.Reason, Reference: r.Reference, Actor: r.Actor, Deduction: r.DeductionID, At: r.At,
 	}
+}
+
+// adjusted turns a result into the caller's answer.
+func (l *Ledger) adjusted(ctx context.Context, res result) (*stock.Adjustment, error) {
+	if res.replay == nil {
+		return res.adjustment, res.err
+	}
+	out, err := l.adjustment(ctx, res.replay)
+	if err != nil {
+		return nil, err
+	}
+	out.Replayed = !res.own
+	return out, nil
 }
 
 // adjustment reads what an adjustment did, and the item's figures now.

@@ -160,8 +160,11 @@ func operationOf(r *dbsqlc.FindOperationsRow) operationRow {
 	if r.DeductionID != nil {
 		op.deduction = *r.DeductionID
 	}
-	if r.ItemID != nil && r.Version != nil {
-		op.item, op.version = *r.ItemID, *r.Version
+	if r.ItemID != nil {
+		op.item = *r.ItemID
+	}
+	if r.Version != nil {
+		op.version = *r.Version
 	}
 	return op
 }

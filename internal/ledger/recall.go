@@ -6,10 +6,10 @@ import (
 	"github.com/holdfast-stock/holdfast/internal/ledger/internal/dbsqlc"
 )
 
-// recallers is how many look-ups by key may be on their way at once; requests gather meanwhile.
+// recallers is how many look-ups may be on their way at once; requests gather meanwhile.
 const recallers = 1
 
-// runRecalls answers look-ups by key, many with one reading, until the sequencer of look-ups is closed.
+// runRecalls answers look-ups by key and rehearsals, many with one reading, until their sequencer is closed.
 func (l *Ledger) runRecalls() {
 	var batch []*request
 	var params dbsqlc.WriteBatchParams
@@ -26,8 +26,7 @@ func (l *Ledger) answerRecalls(batch []*request, params *dbsqlc.WriteBatchParams
 	ctx, cancel := context.WithTimeout(context.Background(), l.cfg.Patience)
 	defer cancel()
 	v := newView(0, params)
-	err := readNames(ctx, l.reads, v, needsOf(batch))
-	v.fresh, v.named = true, true
+	err := readBasis(ctx, l.reads, v, batch, basis{justRead, true})
 	for _, r := range batch {
 		if err != nil {
 			r.done <- refuse(readError(err))

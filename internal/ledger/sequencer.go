@@ -34,7 +34,7 @@ const (
 type request struct {
 	op     operation
 	items  []stock.Item
-	about  *deductionRow // the deduction it is about, if it exists already
+	about  []*deductionRow // the deductions it is about, as far as they exist already
 	queued time.Time
 	place  atomic.Int32
 	done   chan result // receives exactly one result once taken
@@ -60,22 +60,46 @@ func newSequencer(m *metrics) *sequencer {
 
 // submit queues an operation; [stock.ErrOverloaded] when too much is waiting.
 func (s *sequencer) submit(op operation) (*request, error) {
-	r := &request{op: op, items: op.touches(), about: op.names().deduction, queued: time.Now(), done: make(chan result, 1)}
+	r := newRequest(op)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return r, s.enqueueLocked(r)
+}
+
+// submitAll queues operations together, in their order. One that does not fit in has its refusal already.
+func (s *sequencer) submitAll(ops []operation) []*request {
+	requests := make([]*request, len(ops))
+	for i, op := range ops {
+		requests[i] = newRequest(op)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range requests {
+		if err := s.enqueueLocked(r); err != nil {
+			r.done <- refuse(err)
+		}
+	}
+	return requests
+}
+
+func newRequest(op operation) *request {
+	return &request{op: op, items: op.touches(), about: op.names().deductions, queued: time.Now(), done: make(chan result, 1)}
+}
+
+func (s *sequencer) enqueueLocked(r *request) error {
 	if s.closed {
-		return nil, stock.ErrLedgerUnavailable
+		return stock.ErrLedgerUnavailable
 	}
 	if len(s.queue) >= maxWaiting || s.lines+len(r.items) > maxWaitingLines {
 		s.metrics.shed.Inc()
-		return nil, stock.ErrOverloaded
+		return stock.ErrOverloaded
 	}
 	s.queue = append(s.queue, r)
 	s.lines += len(r.items)
 	if !s.blockedLocked(r, s.busy) {
 		s.wakeLocked()
 	}
-	return r, nil
+	return nil
 }
 
 // wait for a request's result. A caller that leaves before its request is in a batch takes it out, and
@@ -196,15 +220,16 @@ func (s *sequencer) blockedLocked(r *request, items map[stock.Item]struct{}) boo
 	return false
 }
 
-// sameDeduction reports whether the batch already has an operation on the request's deduction: a batch
+// sameDeduction reports whether the batch already has an operation on a deduction of the request: a batch
 // changes a deduction once at most.
 func sameDeduction(batch []*request, r *request) bool {
-	if r.about == nil {
-		return false
-	}
-	for _, other := range batch {
-		if other.about != nil && other.about.ID == r.about.ID {
-			return true
+	for _, mine := range r.about {
+		for _, other := range batch {
+			for _, theirs := range other.about {
+				if mine.ID == theirs.ID {
+					return true
+				}
+			}
 		}
 	}
 	return false

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -49,7 +50,7 @@ type operationRow struct {
 	deduction   uuid.UUID  // zero for an adjustment
 	item        int64      // zero unless an adjustment
 	name        stock.Item // of the item, when the row was read
-	version     int64      // of the adjustment's movement
+	version     int64      // of the adjustment's movement, or the revision of the deduction it made
 }
 
 // deductionRow is a deduction as the batch has it so far.
@@ -88,6 +89,23 @@ func (v *view) asOfNow(d *deductionRow) stock.Deduction {
 	seen := d.clone().Deduction
 	showExpired(&seen)
 	return seen
+}
+
+// copyFor is a view in which an operation may be tried, and forgotten.
+func (v *view) copyFor(op operation) *view {
+	c := newView(0, new(dbsqlc.WriteBatchParams))
+	c.fresh, c.named, c.now = v.fresh, v.named, v.now
+	c.operations, c.live = maps.Clone(v.operations), maps.Clone(v.live)
+	for _, item := range op.touches() {
+		if row := v.items[item]; row != nil {
+			copied := *row
+			c.items[item] = &copied
+		}
+	}
+	for _, d := range op.names().deductions {
+		c.deductions[d.ID] = v.deductions[d.ID].clone()
+	}
+	return c
 }
 
 // move appends a movement to the item's history and applies it to the view.

@@ -72,6 +72,12 @@ type Outcome struct {
 	Replayed bool
 }
 
+// DeductResult is the answer to one of several requests: an outcome, or why there is none.
+type DeductResult struct {
+	Outcome *Outcome
+	Err     error
+}
+
 // MovementKind says why an item's figures changed.
 type MovementKind string
 

@@ -21,6 +21,12 @@ type DeductionQuery struct {
 	Limit   int          // 1 … MaxPage
 }
 
+// DeductionPage is one page of deductions.
+type DeductionPage struct {
+	Deductions []Deduction
+	Next       *DeductionID // the After of the next page; nil: there is none
+}
+
 // MovementQuery asks for one page of an item's history by version.
 type MovementQuery struct {
 	Item         Item

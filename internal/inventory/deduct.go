@@ -1,0 +1,143 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/holdfast-stock/holdfast/internal/defect"
+	"github.com/holdfast-stock/holdfast/internal/gate"
+	"github.com/holdfast-stock/holdfast/internal/stock"
+)
+
+// Deduct takes stock for an order, or holds it: all lines or none.
+func (s *Service) Deduct(ctx context.Context, r *stock.DeductRequest) (*stock.Outcome, error) {
+	done := s.DeductAll(ctx, []*stock.DeductRequest{r})[0]
+	return done.Outcome, done.Err
+}
+
+// DeductAll is [Service.Deduct] for many requests, each for itself, in their order.
+//
+// The gate may refuse, but it knows nothing of what was done before: a retry of a deduction that took the last
+// units must find that deduction, not "sold out". So a refusal of the gate is answered only after the ledger
+// was asked for the key and the order; many such questions share one reading.
+func (s *Service) DeductAll(ctx context.Context, all []*stock.DeductRequest) []stock.DeductResult {
+	if s.gate == nil {
+		return s.decideAll(ctx, all)
+	}
+	wishes := make([]gate.Wish, len(all))
+	for i, r := range all {
+		wishes[i] = gate.Wish{Ticket: gate.TicketFor(r.Client, r.OrderID, r.Part), Lines: r.Lines}
+	}
+	answers := s.gate.TakeAll(ctx, wishes)
+	results, passed := s.refuse(ctx, all, answers)
+	for n, done := range s.decideAll(ctx, pick(all, passed)) {
+		i := passed[n]
+		results[i] = done
+		// An unknown outcome frees nothing: the units may be gone. The ticket runs out by itself.
+		if answers[i].Verdict == gate.Granted && (!errors.Is(done.Err, stock.ErrUnknownOutcome) || defect.On(defect.FreeTicketOnUnknown)) {
+			s.gate.Drop(wishes[i].Ticket, wishes[i].Lines)
+		}
+	}
+	return results
+}
+
+// pick the requests at these places.
+func pick(all []*stock.DeductRequest, places []int) []*stock.DeductRequest {
+	if len(places) == len(all) { // in order, so they are all of them
+		return all
+	}
+	some := make([]*stock.DeductRequest, len(places))
+	for n, i := range places {
+		some[n] = all[i]
+	}
+	return some
+}
+
+// refuse answers what the gate refused, unless the ledger knows better, and lists the requests that have passed.
+func (s *Service) refuse(ctx context.Context, all []*stock.DeductRequest, answers []gate.Answer) (results []stock.DeductResult, passed []int) {
+	results = make([]stock.DeductResult, len(all))
+	var refused []int
+	for i := range answers {
+		switch answers[i].Verdict {
+		case gate.Short:
+			results[i].Err = &stock.ShortError{Lines: answers[i].Short}
+		case gate.UnknownItem:
+			results[i].Err = &stock.UnknownItemError{Lines: answers[i].Unknown}
+		default:
+			passed = append(passed, i)
+			continue
+		}
+		refused = append(refused, i)
+	}
+	if len(refused) == 0 {
+		return results, passed
+	}
+	for n, known := range s.ledger.RecallAll(ctx, pick(all, refused)) {
+		switch {
+		case errors.Is(known.Err, stock.ErrOrderAlreadyDeducted):
+			passed = append(passed, refused[n]) // it may stand in the way as a hold whose time is over
+		case known.Outcome != nil || known.Err != nil:
+			results[refused[n]] = known
+		}
+	}
+	slices.Sort(passed)
+	return results, passed
+}
+
+// decideAll has the ledger decide, and once more what was short of units that were held by what has expired.
+func (s *Service) decideAll(ctx context.Context, all []*stock.DeductRequest) []stock.DeductResult {
+	if len(all) == 0 {
+		return nil
+	}
+	results := s.ledger.DeductAll(ctx, all)
+	var short []int
+	var errs []error
+	for i := range results {
+		if results[i].Err != nil && errors.Is(results[i].Err, stock.ErrInsufficientStock) {
+			short, errs = append(short, i), append(errs, results[i].Err)
+		}
+	}
+	if len(short) == 0 || !s.makeRoom(ctx, errs...) {
+		return results
+	}
+	for n, done := range s.ledger.DeductAll(ctx, pick(all, short)) {
+		results[short[n]] = done
+	}
+	return results
+}
+
+// makeRoom ends holds whose time is over on the items that requests were short of, and reports whether there were any:
+// where no gate has the item confirmed, nobody else looks.
+func (s *Service) makeRoom(ctx context.Context, refusals ...error) bool {
+	var items []stock.Item
+	for _, err := range refusals {
+		var short *stock.ShortError
+		if errors.As(err, &short) {
+			for i := range short.Lines {
+				items = append(items, short.Lines[i].Item)
+			}
+		}
+	}
+	if len(items) == 0 {
+		return false
+	}
+	slices.SortFunc(items, stock.Item.Compare)
+	due, err := s.ledger.DueOn(ctx, slices.Compact(items), dueLimit)
+	return err == nil && len(due) > 0 && s.expire(ctx, due) == nil
+}
+
+// RehearseDeduct answers what [Service.Deduct] would answer now. Nothing is written, the gate is not asked and the key
+// stays free; only holds whose time is over may end, as they would have by themselves.
+func (s *Service) RehearseDeduct(ctx context.Context, r *stock.DeductRequest) (*stock.Outcome, error) {
+	out, err := s.ledger.RehearseDeduct(ctx, r)
+	if err != nil && s.makeRoom(ctx, err) {
+		return s.ledger.RehearseDeduct(ctx, r)
+	}
+	return out, err
+}
+
+// RehearseAdjust answers what [Service.Adjust] would answer now, and does nothing.
+func (s *Service) RehearseAdjust(ctx context.Context, r *stock.AdjustRequest) (*stock.Adjustment, error) {
+	return s.ledger.RehearseAdjust(ctx, r)
+}
