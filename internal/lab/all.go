@@ -6,7 +6,7 @@ import "slices"
 func All() []*Experiment {
 	all := []*Experiment{
 		pausedHolder(), watchdogAndPause(), blindRelease(), getThenDelete(), noTTL(), asyncFailover(), redlockPause(),
-		redlockRestart(), redlockSlowReplies(), etcdPause(), zookeeperPause(), leaseFromP99(), slowCall(), hincrby(), cronByLock(),
+		redlockRestart(), redlockClock(), redlockSlowReplies(), etcdPause(), zookeeperPause(), leaseFromP99(), slowCall(), hincrby(), cronByLock(),
 		oversell(), idempotency(), gateCrash(), staleFirstWrite(), advisoryRepeatableRead(), keysInProduction(),
 		oneConsumer(), lostReply(), readBack(),
 	}

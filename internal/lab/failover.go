@@ -18,7 +18,7 @@ type replicated struct {
 }
 
 func (s *Stage) replicated(ctx context.Context) (r replicated, err error) {
-	if r.primary, err = s.OwnRedis(ctx, nil); err != nil {
+	if r.primary, err = s.OwnRedis(ctx, sandbox.RedisConfig{}); err != nil {
 		return r, err
 	}
 	if r.link, err = s.Proxy(r.primary.Addr()); err != nil {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-stock/holdfast/internal/sandbox"
 )
 
 // keysThere is how many keys the server of keys-in-production has.
@@ -32,7 +34,7 @@ func listByScan(ctx context.Context, client *redis.Client) (found int, err error
 // pingWhile measures the longest PING of a client while another lists keys, and while it lists them by KEYS.
 func pingWhile(list func(context.Context, *redis.Client) (int, error), seen func(worst, keys time.Duration) bool) func(context.Context, *Stage) (bool, error) {
 	return func(ctx context.Context, s *Stage) (bool, error) {
-		server, err := s.OwnRedis(ctx, map[string]string{"enable-debug-command": "yes"})
+		server, err := s.OwnRedis(ctx, sandbox.RedisConfig{Settings: map[string]string{"enable-debug-command": "yes"}})
 		if err != nil {
 			return false, err
 		}

@@ -27,7 +27,7 @@ func onZooKeeper(ctx context.Context, s *Stage) (lockSpec, error) {
 
 // onRedlock is a lock of one second and a half on five independent Redis servers.
 func onRedlock(ctx context.Context, s *Stage) (lockSpec, error) {
-	masters, err := s.OwnMasters(ctx, 5, nil)
+	masters, err := s.OwnMasters(ctx, 5)
 	if err != nil {
 		return lockSpec{}, err
 	}

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,48 +16,62 @@ import (
 
 // quorum is five independent Redis servers, of which A reaches the first three only: enough for a majority.
 type quorum struct {
-	masters sandbox.RedisGroup
-	a, b    lockSpec
+	third *sandbox.Redis // the server that A's and B's majorities share
+	a, b  lockSpec
 }
 
-// third is the server that A's and B's majorities share.
-const third = 2
+// blow is what befalls the third server: how it has to be run for that, and how it comes.
+type blow struct {
+	config sandbox.RedisConfig
+	strike func(ctx context.Context, s *Stage, third *sandbox.Redis) error
+}
 
-func (s *Stage) quorum(ctx context.Context, kind string, settings map[string]string) (q quorum, err error) {
-	if q.masters, err = s.OwnMasters(ctx, 5, settings); err != nil {
+func (s *Stage) quorum(ctx context.Context, kind string, config sandbox.RedisConfig) (q quorum, err error) {
+	if q.third, err = s.OwnRedis(ctx, config); err != nil {
 		return q, err
 	}
-	q.b = lockSpec{Kind: kind, Servers: q.masters.Addrs(), TTL: time.Minute}
-	q.a = q.b
-	q.a.Servers = q.masters.Addrs()
-	for i := third + 1; i < len(q.masters); i++ {
-		wire, err := s.Proxy(q.masters[i].Addr())
+	others, err := s.OwnMasters(ctx, 4)
+	if err != nil {
+		return q, err
+	}
+	addrs := slices.Insert(others.Addrs(), 2, q.third.Addr())
+	q.a = lockSpec{Kind: kind, Servers: slices.Clone(addrs), TTL: time.Minute}
+	q.b = lockSpec{Kind: kind, Servers: addrs, TTL: time.Minute}
+	for i := range q.a.Servers[3:] {
+		wire, err := s.Proxy(addrs[3+i])
 		if err != nil {
 			return q, err
 		}
 		wire.Cut()
-		q.a.Servers[i] = wire.Addr()
+		q.a.Servers[3+i] = wire.Addr()
 	}
 	return q, nil
 }
 
-// twoMajorities plays A and B, each with a majority, after something befell the server that both share.
-func twoMajorities(kind, how string, befalls func(context.Context, *Stage, quorum) error, seen func(played) bool) func(context.Context, *Stage) (bool, error) {
+// twoMajorities plays A and B, each with a majority, after a blow to the server that both share.
+func twoMajorities(kind, how string, prepare func(context.Context, *Stage) (blow, error), seen func(played) bool) func(context.Context, *Stage) (bool, error) {
 	return func(ctx context.Context, s *Stage) (bool, error) {
-		q, err := s.quorum(ctx, kind, nil)
+		blow, err := prepare(ctx, s)
 		if err != nil {
 			return false, err
 		}
-		p, err := scene{A: q.a, B: q.b, How: how, Befalls: func(ctx context.Context, _ *actor) error { return befalls(ctx, s, q) }}.play(ctx, s)
+		q, err := s.quorum(ctx, kind, blow.config)
+		if err != nil {
+			return false, err
+		}
+		strike := func(ctx context.Context, _ *actor) error { return blow.strike(ctx, s, q.third) }
+		p, err := scene{A: q.a, B: q.b, How: how, Befalls: strike}.play(ctx, s)
 		return err == nil && seen(p), err
 	}
 }
 
-// restartEmpty kills the shared server; it comes back without what it kept in memory.
-func restartEmpty(ctx context.Context, s *Stage, q quorum) error {
-	q.masters[third].Kill()
+// restart kills the third server and starts it again; it comes back with what it kept on disk: nothing, by default.
+func restart(context.Context, *Stage) (blow, error) { return blow{strike: killAndStart}, nil }
+
+func killAndStart(ctx context.Context, s *Stage, third *sandbox.Redis) error {
+	third.Kill()
 	s.Begin("Redis 3", Gone, "killed")
-	err := q.masters[third].Restart(ctx)
+	err := third.Restart(ctx)
 	s.End("Redis 3", Gone)
 	s.Mark("Redis 3", Plain, "back")
 	return err
@@ -70,17 +85,18 @@ func redlockRestart() *Experiment {
 		Claim: "Only if that server did not forget. A's majority is servers 1 to 3; when 3 comes back empty, B finds a majority of " +
 			"3 to 5, well within the validity time of A's lock. Nobody was paused.",
 		Setup:     "Five Redis servers that keep nothing on disk; A does not reach 4 and 5. Server 3 is killed and started again.",
-		Anomalies: []Case{{"two hold the lock at the same time, and both write", twoMajorities(redlock, blindly, restartEmpty, played.overwritten)}},
+		Anomalies: []Case{{"two hold the lock at the same time, and both write", twoMajorities(redlock, blindly, restart, played.overwritten)}},
 		Protections: []Case{
 			{"fsync at every write: the server comes back with the lock, and B gets no majority", restartSynced},
-			{"fencing token from Postgres: the row knows a newer holder", twoMajorities(redlockTk, withToken, restartEmpty, refusedByStore)},
+			{"fencing token from Postgres: the row knows a newer holder", twoMajorities(redlockTk, withToken, restart, refusedByStore)},
 		},
 		Roles: holderRole,
 	}
 }
 
 func restartSynced(ctx context.Context, s *Stage) (bool, error) {
-	q, err := s.quorum(ctx, redlock, map[string]string{"appendonly": "yes", "appendfsync": "always"})
+	synced := sandbox.RedisConfig{Settings: map[string]string{"appendonly": "yes", "appendfsync": "always"}}
+	q, err := s.quorum(ctx, redlock, synced)
 	if err != nil {
 		return false, err
 	}
@@ -91,7 +107,7 @@ func restartSynced(ctx context.Context, s *Stage) (bool, error) {
 	if err := a.ready(ctx); err != nil {
 		return false, err
 	}
-	if err := restartEmpty(ctx, s, q); err != nil {
+	if err := killAndStart(ctx, s, q.third); err != nil {
 		return false, err
 	}
 	locker, err := s.redlock(q.b.Servers, time.Second)
@@ -134,7 +150,7 @@ func redlockSlowReplies() *Experiment {
 
 // slowMasters are five servers behind wires that delay every reply.
 func (s *Stage) slowMasters(ctx context.Context, delay time.Duration) (sandbox.RedisGroup, []string, []*fault.Proxy, error) {
-	masters, err := s.OwnMasters(ctx, 5, nil)
+	masters, err := s.OwnMasters(ctx, 5)
 	if err != nil {
 		return nil, nil, nil, err
 	}

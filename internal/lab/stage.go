@@ -127,8 +127,8 @@ func (s *Stage) ZooKeeper(ctx context.Context) (string, error) {
 }
 
 // OwnRedis starts a Redis that this run may break.
-func (s *Stage) OwnRedis(ctx context.Context, settings map[string]string) (*sandbox.Redis, error) {
-	server, err := sandbox.StartRedis(ctx, sandbox.RedisConfig{Settings: settings})
+func (s *Stage) OwnRedis(ctx context.Context, config sandbox.RedisConfig) (*sandbox.Redis, error) {
+	server, err := sandbox.StartRedis(ctx, config)
 	if err != nil {
 		return nil, err
 	}
@@ -147,8 +147,8 @@ func (s *Stage) OwnReplica(ctx context.Context, master string) (*sandbox.Redis, 
 }
 
 // OwnMasters starts independent Redis servers that this run may break.
-func (s *Stage) OwnMasters(ctx context.Context, n int, settings map[string]string) (sandbox.RedisGroup, error) {
-	group, err := sandbox.StartRedisMasters(ctx, n, sandbox.RedisConfig{Settings: settings})
+func (s *Stage) OwnMasters(ctx context.Context, n int) (sandbox.RedisGroup, error) {
+	group, err := sandbox.StartRedisMasters(ctx, n, sandbox.RedisConfig{})
 	if err != nil {
 		return nil, err
 	}

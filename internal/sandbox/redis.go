@@ -20,6 +20,7 @@ type RedisConfig struct {
 	Dir      string            // where its files are kept between runs; empty: a temporary directory, removed by Stop
 	Port     int               // on 127.0.0.1; 0: a free one
 	Settings map[string]string // directives of redis.conf, over the defaults
+	Env      []string          // NAME=value, beyond the few variables that every server gets
 	Progress io.Writer         // gets a line before something takes long, as installing does; nil: nobody does
 }
 
@@ -70,7 +71,7 @@ func newRedis(ctx context.Context, config RedisConfig) (*Redis, error) {
 		settings["port"] = strconv.Itoa(r.port)
 		settings["dir"] = dir.path
 		file := dir.file("redis.conf")
-		run := program{path: found.path("redis-server"), args: []string{file}, env: found.env, dir: dir.path}
+		run := program{path: found.path("redis-server"), args: []string{file}, env: slices.Concat(found.env, config.Env), dir: dir.path}
 		return run, os.WriteFile(file, redisConf(settings), 0o644)
 	}
 	return r, nil
