@@ -174,7 +174,7 @@ func (sc scene) play(ctx context.Context, s *Stage) (played, error) {
 		return p, err
 	}
 	turns := []func() error{
-		func() (err error) { p.endB, err = p.b.write(ctx); return err },
+		func() (err error) { p.endB, err = p.b.write(ctx, Right); return err },
 		func() (err error) { p.endA, err = p.a.goOnAndWrite(ctx); return err },
 	}
 	if sc.First == "A" {
@@ -237,8 +237,8 @@ func (a *actor) ready(ctx context.Context) error {
 	return err
 }
 
-// write lets the holder write, and returns how that ended.
-func (a *actor) write(ctx context.Context) (string, error) {
+// write lets the holder write, and returns how that ended; tone is what it means if it succeeds.
+func (a *actor) write(ctx context.Context, tone Tone) (string, error) {
 	if err := a.Tell("write"); err != nil {
 		return "", err
 	}
@@ -246,16 +246,16 @@ func (a *actor) write(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	a.stage.Mark(a.Process.name, map[string]Tone{"wrote": Right, "refused": Refused, "lost": Refused}[end], "%s", end)
+	a.stage.Mark(a.Process.name, map[string]Tone{"wrote": tone, "refused": Refused, "lost": Refused}[end], "%s", end)
 	return end, nil
 }
 
-// goOnAndWrite lets a holder go on that may stand still, and write.
+// goOnAndWrite lets a holder go on that may stand still, and write, which it should not.
 func (a *actor) goOnAndWrite(ctx context.Context) (string, error) {
 	if err := a.Continue(); err != nil {
 		return "", err
 	}
-	return a.write(ctx)
+	return a.write(ctx, Wrong)
 }
 
 // holderRole is the roles of experiments whose processes are holders.

@@ -116,7 +116,7 @@ func restartSynced(ctx context.Context, s *Stage) (bool, error) {
 	}
 	_, refused := locker.TryAcquire(ctx, s.Name(), lock.TTL(time.Minute), lock.Meta("B"))
 	s.Mark("B", Refused, "acquire: %v", refused)
-	end, err := a.write(ctx)
+	end, err := a.write(ctx, Right)
 	return isHeld(refused) && end == "wrote", err
 }
 

@@ -76,8 +76,8 @@ type tick struct {
 
 // Measures of a picture, in its own units.
 const (
-	pictureWidth = 720
-	laneLeft     = 96 // where time begins
+	pictureWidth = 480
+	laneLeft     = 64 // where time begins
 	laneHeight   = 44
 	barHeight    = 22
 	dotApart     = 17 // dots of a lane that would overlap move apart
@@ -88,7 +88,7 @@ func draw(c CaseResult) picture {
 	p := picture{Width: pictureWidth}
 	total := max(c.Took, time.Millisecond)
 	place := func(at time.Duration) int {
-		return laneLeft + int(float64(pictureWidth-laneLeft-16)*at.Seconds()/total.Seconds())
+		return laneLeft + int(float64(pictureWidth-laneLeft-22)*at.Seconds()/total.Seconds())
 	}
 	lanes := map[string]int{}
 	last := map[string]int{} // where the latest dot of a lane is
@@ -112,8 +112,8 @@ func draw(c CaseResult) picture {
 	}
 	p.Foot = 12 + laneHeight*len(lanes) + 6
 	p.Height = p.Foot + 18
-	for i := range 5 {
-		at := total * time.Duration(i) / 4
+	for i := range 4 {
+		at := total * time.Duration(i) / 3
 		p.Ticks = append(p.Ticks, tick{place(at), fmt.Sprintf("%.2f s", at.Seconds())})
 	}
 	return p

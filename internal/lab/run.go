@@ -24,6 +24,7 @@ const (
 type Config struct {
 	Experiments []*Experiment
 	Runs        int             // of each case, at least 1
+	Short       bool            // where an experiment needs a large amount of something, take less
 	Progress    io.Writer       // gets a line before something takes long; nil: nobody does
 	Done        func(r *Result) // is told of every experiment that is over, one at a time; nil: nobody is
 }
@@ -74,7 +75,7 @@ func Run(ctx context.Context, config Config) ([]*Result, error) {
 		running.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			results[i] = experiment.run(ctx, shared, config.Runs)
+			results[i] = experiment.run(ctx, shared, config)
 			told.Lock()
 			defer told.Unlock()
 			if config.Done != nil {
@@ -89,11 +90,11 @@ func Run(ctx context.Context, config Config) ([]*Result, error) {
 }
 
 // run runs all cases of an experiment, one after the other.
-func (e *Experiment) run(ctx context.Context, shared *servers, runs int) *Result {
+func (e *Experiment) run(ctx context.Context, shared *servers, config Config) *Result {
 	began := time.Now()
 	r := &Result{Experiment: e, Number: e.Number, Name: e.Name, Verdict: Shown}
 	for i, c := range e.cases() {
-		came := e.repeat(ctx, shared, c, i, runs)
+		came := e.repeat(ctx, shared, config, i, c)
 		if i < len(e.Anomalies) {
 			r.Anomalies = append(r.Anomalies, came)
 		} else {
@@ -116,11 +117,12 @@ func worse(a, b Verdict) Verdict {
 }
 
 // repeat runs one case several times; it stops at the first run that cannot be arranged.
-func (e *Experiment) repeat(ctx context.Context, shared *servers, c Case, index, runs int) CaseResult {
+func (e *Experiment) repeat(ctx context.Context, shared *servers, config Config, index int, c Case) CaseResult {
 	r := CaseResult{Title: c.Title, Verdict: Shown}
-	for n := range runs {
+	for n := range config.Runs {
 		s := &Stage{
 			experiment: e, servers: shared, timeline: newTimeline(), name: fmt.Sprintf("%s-%d-%d", e.Name, index, n),
+			short: config.Short,
 		}
 		seen, err := play(ctx, c, s)
 		moments, notes, took := s.timeline.close()

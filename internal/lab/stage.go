@@ -24,6 +24,7 @@ type Stage struct {
 	servers    *servers
 	timeline   *timeline
 	name       string // of this run, unlike any other
+	short      bool   // see Config.Short
 
 	mu      sync.Mutex // protects what follows
 	endings []func()   // run backwards when the case is over

@@ -3,7 +3,6 @@ package lab
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -86,18 +85,5 @@ func tickTwice(once bool) func(context.Context, *Stage) (bool, error) {
 			return errors.Is(second, errStale) && len(runs) == 1, err
 		}
 		return len(runs) == 2, err
-	}
-}
-
-// keysInProduction is a command that takes as long as there are keys.
-func keysInProduction() *Experiment {
-	return &Experiment{
-		Number: 22, Name: "keys-in-production",
-		Question: "May one list the locks with KEYS?",
-		Claim: "Not on a server that others use: Redis does one thing at a time, and KEYS looks at every key there is before it does " +
-			"the next. SCAN takes a bounded step, and lets others in between.",
-		Setup:       "A Redis with two million keys. One client lists those of a prefix, another sends PING all the time.",
-		Anomalies:   []Case{{"KEYS: the other client stands still for more than 50 ms", pingWhile(listByKeys, func(worst, _ time.Duration) bool { return worst > 50*time.Millisecond })}},
-		Protections: []Case{{"SCAN: the other client waits less than a third of what it waits for KEYS", pingWhile(listByScan, func(worst, keys time.Duration) bool { return worst*3 < keys })}},
 	}
 }

@@ -78,7 +78,8 @@ func (t *timeline) note(format string, args ...any) {
 	t.notes = append(t.notes, fmt.Sprintf(format, args...))
 }
 
-// close ends all spans and returns what was collected.
+// close ends all spans and returns what was collected, with time beginning at the first moment: what was arranged before
+// it tells nothing.
 func (t *timeline) close() (moments []Moment, notes []string, took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,6 +87,13 @@ func (t *timeline) close() (moments []Moment, notes []string, took time.Duration
 	for name, i := range t.open {
 		t.moments[i].Lasts = max(took-t.moments[i].At, time.Microsecond)
 		delete(t.open, name)
+	}
+	if len(t.moments) > 0 {
+		first := t.moments[0].At
+		for i := range t.moments {
+			t.moments[i].At -= first
+		}
+		took -= first
 	}
 	return t.moments, t.notes, took
 }
