@@ -30,6 +30,10 @@ build: ## Build bin/holdfast, static
 run: build ## Build, then run everything: private Postgres and Redis, and the service (ARGS='--fresh')
 	@exec bin/holdfast dev $(ARGS)
 
+.PHONY: lab
+lab: ## Run the lock argument as experiments, on real servers (ARGS='--runs 3 --report lab.html NAME…')
+	@go run ./cmd/lab run $(ARGS)
+
 .PHONY: bench
 bench: build ## Measure deductions per second on this machine (ARGS='--help' lists what can be set)
 	@exec bin/holdfast bench $(ARGS)

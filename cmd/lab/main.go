@@ -92,6 +92,7 @@ type runCommand struct {
 	Names  []string `arg:"" optional:"" help:"Experiments to run; all if none is named."`
 	Runs   int      `default:"3" help:"How often each case is run, 1 to 1,000."`
 	Report string   `type:"path" placeholder:"FILE" help:"Write a page with all timelines to this file."`
+	Docs   string   `type:"path" placeholder:"DIR" help:"Write lab.md with its pictures to this directory."`
 	JSON   bool     `name:"json" help:"Print the results as JSON."`
 }
 
@@ -155,7 +156,7 @@ func (c *runCommand) Run(ctx context.Context, s streams) error {
 	return nil
 }
 
-// tell prints the results, and writes the page if one is wanted.
+// tell prints the results, and writes the pages that are wanted.
 func (c *runCommand) tell(report *lab.Report, out io.Writer) error {
 	if c.Report != "" {
 		file, err := os.Create(c.Report)
@@ -163,6 +164,11 @@ func (c *runCommand) tell(report *lab.Report, out io.Writer) error {
 			return err
 		}
 		if err := errors.Join(report.Write(file), file.Close()); err != nil {
+			return err
+		}
+	}
+	if c.Docs != "" {
+		if err := report.WriteDocs(c.Docs); err != nil {
 			return err
 		}
 	}

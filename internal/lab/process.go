@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds every wait for something that should happen soon: a child's next step, a key that expires.
-const patience = 20 * time.Second
+const patience = 45 * time.Second
 
 // Role is what a child process does. It says how far it is with [Child.Say] and waits for its parent with
 // [Child.Await]. An error ends the process, and the parent's next wait for it fails.

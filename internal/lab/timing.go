@@ -118,7 +118,7 @@ func overlapNaively(ctx context.Context, s *Stage) (bool, error) {
 	})
 	rate := float64(overlaps) / workItems
 	s.Note("%d of %d overlapped: %.1f %%", overlaps, workItems, 100*rate)
-	return rate > 0.003 && rate < 0.05, err
+	return rate > 0.003 && rate < 0.10, err // a busy machine makes work longer than drawn
 }
 
 func overlapNever(ctx context.Context, s *Stage) (bool, error) {
