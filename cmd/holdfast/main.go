@@ -24,16 +24,18 @@ const (
 // commandLine is every command and flag. Values come from flags, then HOLDFAST_* variables, then defaults; they
 // are read nowhere else.
 type commandLine struct {
-	Dev     devCommand     `cmd:"" help:"Run the service with a private Postgres and Redis, for trying and developing."`
-	Serve   serveCommand   `cmd:"" help:"Run the service."`
-	Migrate migrateCommand `cmd:"" help:"Bring the database to the newest schema, or show how far it is."`
-	Health  healthCommand  `cmd:"" help:"Ask a running service whether it is ready; for container health checks."`
-	Bench   benchCommand   `cmd:"" help:"Measure deductions per second, and that each of them was right."`
-	Replay  replayCommand  `cmd:"" help:"Send an order log to a running service, and check that stock, ledger and answers agree."`
-	Import  importCommand  `cmd:"" help:"Bring stock from a CSV or NDJSON file into a running service."`
-	Export  exportCommand  `cmd:"" help:"Write the stock of a running service as CSV or NDJSON."`
-	Locks   locksCommand   `cmd:"" help:"Show who holds which lock, for how long, and who waits; or what each kind of lock promises."`
-	Version versionCommand `cmd:"" help:"Print the version."`
+	Dev       devCommand       `cmd:"" help:"Run the service with a private Postgres and Redis, for trying and developing."`
+	Serve     serveCommand     `cmd:"" help:"Run the service."`
+	Migrate   migrateCommand   `cmd:"" help:"Bring the database to the newest schema, or show how far it is."`
+	Health    healthCommand    `cmd:"" help:"Ask a running service whether it is ready; for container health checks."`
+	Bench     benchCommand     `cmd:"" help:"Measure deductions per second, and that each of them was right."`
+	Replay    replayCommand    `cmd:"" help:"Send an order log to a running service, and check that stock, ledger and answers agree."`
+	Import    importCommand    `cmd:"" help:"Bring stock from a CSV or NDJSON file into a running service."`
+	Export    exportCommand    `cmd:"" help:"Write the stock of a running service as CSV or NDJSON."`
+	Locks     locksCommand     `cmd:"" help:"Show who holds which lock, for how long, and who waits; or what each kind of lock promises."`
+	Version   versionCommand   `cmd:"" help:"Print the version."`
+	Explain   explainCommand   `cmd:"" help:"Say why an item's available stock is what it is."`
+	Reconcile reconcileCommand `cmd:"" help:"Check that the ledger agrees with itself and the gate with the ledger."`
 }
 
 func main() {

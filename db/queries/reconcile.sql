@@ -97,9 +97,9 @@ ORDER BY m.version DESC
 LIMIT @row_limit;
 
 -- name: CheckKeys :many
--- One page of all idempotency keys, each with whether its effect is there.
+-- One page of all idempotency keys, each with whether its effect is there; that of a void key is to be none.
 SELECT o.client, o.key, o.kind, o.deduction_id, o.item_id, o.version,
-    (d.id IS NOT NULL OR m.version IS NOT NULL)::boolean AS has_effect
+    ((d.id IS NOT NULL)::integer + (m.version IS NOT NULL)::integer)::integer AS effects
 FROM (
     SELECT p.client, p.key, p.kind, p.deduction_id, p.item_id, p.version
     FROM operations p

@@ -45,6 +45,8 @@ func routes(w *openapi.ServerInterfaceWrapper) []route {
 		{method: post, pattern: deduction + "/release", scope: ScopeDeductions, serve: w.ReleaseDeduction},
 		{method: post, pattern: deduction + "/extend", scope: ScopeDeductions, serve: w.ExtendDeduction},
 		{method: post, pattern: deduction + "/returns", scope: ScopeDeductions, serve: w.ReturnDeduction},
+		{method: get, pattern: item + "/explain", scope: ScopeAdmin, serve: w.ExplainItem, query: at},
+		{method: get, pattern: "/v1/invariants", scope: ScopeAdmin, serve: w.GetInvariants},
 		{method: get, pattern: operation, scope: ScopeDeductions, or: ScopeStockWrite, serve: w.GetOperation},
 		{method: post, pattern: operation + "/void", scope: ScopeDeductions, or: ScopeStockWrite, serve: w.VoidOperation},
 		{method: get, pattern: items, scope: ScopeStockRead, serve: w.ListItems, query: page("sku_prefix", "location", "low")},

@@ -137,6 +137,7 @@ func TestCorruptionOfTheLedgerIsFound(t *testing.T) {
 		{"twokeys", `INSERT INTO operations SELECT client, $1 || '-twice', fingerprint, deduction_id, item_id, version, at, kind
 			FROM operations WHERE key = $1 || '-taken'`, []stock.Rule{stock.RuleKeyed}},
 		{"noeffect", `UPDATE operations SET deduction_id = gen_random_uuid() WHERE key = $1 || '-taken'`, []stock.Rule{stock.RuleKeys, stock.RuleKeyed}},
+		{"void", `UPDATE operations SET kind = 'void' WHERE key = $1 || '-taken'`, []stock.Rule{stock.RuleKeys, stock.RuleKeyed}},
 		{"nodeduction", `DELETE FROM deductions WHERE order_id = $1 || '-taken'`, []stock.Rule{stock.RuleKeys}},
 	}
 	w := newWorld(t, sandbox.RedisAddr(t))
@@ -145,6 +146,9 @@ func TestCorruptionOfTheLedgerIsFound(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	for _, c := range seeds {
 		w.history(t, c.sku, random)
+	}
+	if _, err := w.direct.Void(t.Context(), keyed("given up")); err != nil {
+		t.Fatal(err)
 	}
 	s := w.serve(t)
 	if found := append(whole(t, s, true), round(t, s)...); len(found) > 0 {

@@ -87,13 +87,17 @@ func (l *Ledger) CheckKeys(ctx context.Context, after stock.Keyed, limit int) (l
 	for i := range rows {
 		o := &rows[i]
 		last = stock.Keyed{Client: o.Client, Key: o.Key}
-		if o.HasEffect {
+		want := int32(1)
+		if o.Kind == string(stock.VoidOperation) {
+			want = 0
+		}
+		if o.Effects == want {
 			continue
 		}
 		op := operationOf(&dbsqlc.FindOperationsRow{DeductionID: o.DeductionID, ItemID: o.ItemID, Version: o.Version})
 		found = append(found, stock.Finding{Rule: stock.RuleKeys, Subject: "key " + o.Key + " of " + o.Client, Evidence: []string{
-			fmt.Sprintf("operations (client %q, key %q): %s, deduction_id %s, item_id %d, version %d: neither is there",
-				o.Client, o.Key, o.Kind, op.deduction, op.item, op.version),
+			fmt.Sprintf("operations (client %q, key %q): %s, deduction_id %s, item_id %d, version %d: %d of them are there",
+				o.Client, o.Key, o.Kind, op.deduction, op.item, op.version, o.Effects),
 		}})
 	}
 	return last, len(rows), found, nil

@@ -63,6 +63,33 @@ func (e DeductionState) Valid() bool {
 	}
 }
 
+// Defines values for GateViewState.
+const (
+	Empty       GateViewState = "empty"
+	Known       GateViewState = "known"
+	Off         GateViewState = "off"
+	Unreachable GateViewState = "unreachable"
+	Unreadable  GateViewState = "unreadable"
+)
+
+// Valid indicates whether the value is a known member of the GateViewState enum.
+func (e GateViewState) Valid() bool {
+	switch e {
+	case Empty:
+		return true
+	case Known:
+		return true
+	case Off:
+		return true
+	case Unreachable:
+		return true
+	case Unreadable:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for MovementKind.
 const (
 	MovementKindAdjust    MovementKind = "adjust"
@@ -168,6 +195,42 @@ func (e ProblemRetry) Valid() bool {
 	case NewKey:
 		return true
 	case SameKey:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for Rule.
+const (
+	FiguresInRange     Rule = "figures-in-range"
+	GateAsLedger       Rule = "gate-as-ledger"
+	GateNotAboveLedger Rule = "gate-not-above-ledger"
+	GateTicketsAddUp   Rule = "gate-tickets-add-up"
+	HeldIsOpenHolds    Rule = "held-is-open-holds"
+	MovementsAddUp     Rule = "movements-add-up"
+	OneEffectPerKey    Rule = "one-effect-per-key"
+	VersionsContiguous Rule = "versions-contiguous"
+)
+
+// Valid indicates whether the value is a known member of the Rule enum.
+func (e Rule) Valid() bool {
+	switch e {
+	case FiguresInRange:
+		return true
+	case GateAsLedger:
+		return true
+	case GateNotAboveLedger:
+		return true
+	case GateTicketsAddUp:
+		return true
+	case HeldIsOpenHolds:
+		return true
+	case MovementsAddUp:
+		return true
+	case OneEffectPerKey:
+		return true
+	case VersionsContiguous:
 		return true
 	default:
 		return false
@@ -302,6 +365,27 @@ type ExcessLine struct {
 	Requested int64  `json:"requested"`
 }
 
+// Explanation Why an item's available stock is what it is.
+type Explanation struct {
+	// Gate What the gate has of an item. Figures are there when `state` is `known`.
+	Gate GateView `json:"gate"`
+
+	// Holds What open holds have of an item.
+	Holds OpenHolds `json:"holds"`
+
+	// Item The figures of one item as of one version.
+	Item Levels `json:"item"`
+
+	// Movements The last ten, the newest first.
+	Movements []Movement `json:"movements"`
+
+	// ReadAt When the ledger was read, by its clock.
+	ReadAt time.Time `json:"read_at"`
+
+	// Summary Everything below, in sentences.
+	Summary []string `json:"summary"`
+}
+
 // Extension defines model for Extension.
 type Extension struct {
 	// HoldSeconds How long to hold from now.
@@ -309,6 +393,72 @@ type Extension struct {
 
 	// Reacquire Take the stock anew if the hold has expired.
 	Reacquire *bool `json:"reacquire,omitempty"`
+}
+
+// Finding defines model for Finding.
+type Finding struct {
+	// Evidence The rows that contradict each other.
+	Evidence []string  `json:"evidence"`
+	FoundAt  time.Time `json:"found_at"`
+
+	// Repaired Only of the gate, which was made to ask the ledger again.
+	Repaired bool `json:"repaired"`
+
+	// Rule `figures-in-range`: 0 ≤ held ≤ on hand. `movements-add-up`, `versions-contiguous`: an item is the sum of its movements, without gaps. `held-is-open-holds`: held is
+	// what open holds hold. `one-effect-per-key`: each idempotency key names its effect. `gate-not-above-ledger`, `gate-as-ledger`,
+	// `gate-tickets-add-up`: the gate agrees.
+	Rule   Rule      `json:"rule"`
+	SeenAt time.Time `json:"seen_at"`
+
+	// Subject The item or key it is about.
+	Subject string `json:"subject"`
+}
+
+// GateView What the gate has of an item. Figures are there when `state` is `known`.
+type GateView struct {
+	// Available What the ledger said last, before tickets.
+	Available *int64 `json:"available,omitempty"`
+
+	// Behind How many versions the ledger is ahead.
+	Behind *int64 `json:"behind,omitempty"`
+
+	// ConfirmedAt When the ledger said so, by the gate's clock.
+	ConfirmedAt *time.Time `json:"confirmed_at,omitempty"`
+
+	// Drift What is wrong about it. Left out when nothing is.
+	Drift *string `json:"drift,omitempty"`
+
+	// ReadAt When the gate was read, by its clock.
+	ReadAt *time.Time `json:"read_at,omitempty"`
+
+	// State `known`; `empty`: nobody needed it lately, the ledger decides; `unreadable`: not of its form; `unreachable`: it cannot be asked; `off`: there is none.
+	State GateViewState `json:"state"`
+
+	// Tickets Of requests under way, or that died.
+	Tickets *int32 `json:"tickets,omitempty"`
+
+	// TicketsCounting How many of them were taken from this version, and count.
+	TicketsCounting *int32 `json:"tickets_counting,omitempty"`
+
+	// TicketsHold How many units those hold.
+	TicketsHold *int64 `json:"tickets_hold,omitempty"`
+
+	// Version The version the ledger said it of.
+	Version *int64 `json:"version,omitempty"`
+}
+
+// GateViewState `known`; `empty`: nobody needed it lately, the ledger decides; `unreadable`: not of its form; `unreachable`: it cannot be asked; `off`: there is none.
+type GateViewState string
+
+// Holder A line of an open hold.
+type Holder struct {
+	Client      string             `json:"client"`
+	DeductionId openapi_types.UUID `json:"deduction_id"`
+	ExpiresAt   time.Time          `json:"expires_at"`
+	Held        int64              `json:"held"`
+	Line        int32              `json:"line"`
+	OrderId     string             `json:"order_id"`
+	Part        string             `json:"part"`
 }
 
 // IdempotencyKey defines model for IdempotencyKey.
@@ -324,6 +474,22 @@ type InvalidField struct {
 
 	// Pointer JSON pointer (RFC 6901) into the request body.
 	Pointer *string `json:"pointer,omitempty"`
+}
+
+// Invariants The last verdict of the continuous check.
+type Invariants struct {
+	// Findings The oldest hundred.
+	Findings []Finding `json:"findings"`
+
+	// Hold Nothing is known to be wrong now.
+	Hold bool `json:"hold"`
+
+	// LastRound The last whole round. Left out before the first.
+	LastRound *LastRound `json:"last_round,omitempty"`
+
+	// Round The round that is on its way, and what it has checked.
+	Round Round         `json:"round"`
+	Rules []RuleVerdict `json:"rules"`
 }
 
 // Item One item and its figures.
@@ -387,6 +553,15 @@ type ItemSettings struct {
 
 	// SafetyStock Units that are never sold automatically.
 	SafetyStock *int64 `json:"safety_stock,omitempty"`
+}
+
+// LastRound The last whole round. Left out before the first.
+type LastRound struct {
+	BeganAt   time.Time `json:"began_at"`
+	EndedAt   time.Time `json:"ended_at"`
+	Items     int64     `json:"items"`
+	Keys      int64     `json:"keys"`
+	Movements int64     `json:"movements"`
 }
 
 // Levels The figures of one item as of one version.
@@ -499,6 +674,18 @@ type NewLine struct {
 	Sku Sku `json:"sku"`
 }
 
+// OpenHolds What open holds have of an item.
+type OpenHolds struct {
+	Count int64 `json:"count"`
+
+	// First The fifty that end first.
+	First []Holder `json:"first"`
+	Held  int64    `json:"held"`
+
+	// Overdue Of these units, how many are held by holds whose time is over and that were not swept yet.
+	Overdue int64 `json:"overdue"`
+}
+
 // Operation What happened under an idempotency key.
 type Operation struct {
 	// At When it happened.
@@ -581,6 +768,35 @@ type Return struct {
 
 	// Reason For people. At most 256 bytes.
 	Reason *string `json:"reason,omitempty"`
+}
+
+// Round The round that is on its way, and what it has checked.
+type Round struct {
+	BeganAt   time.Time `json:"began_at"`
+	Items     int64     `json:"items"`
+	Keys      int64     `json:"keys"`
+	Movements int64     `json:"movements"`
+}
+
+// Rule `figures-in-range`: 0 ≤ held ≤ on hand. `movements-add-up`, `versions-contiguous`: an item is the sum of its movements, without gaps. `held-is-open-holds`: held is
+// what open holds hold. `one-effect-per-key`: each idempotency key names its effect. `gate-not-above-ledger`, `gate-as-ledger`,
+// `gate-tickets-add-up`: the gate agrees.
+type Rule string
+
+// RuleVerdict defines model for RuleVerdict.
+type RuleVerdict struct {
+	Holds bool `json:"holds"`
+
+	// Open Findings against it.
+	Open int64 `json:"open"`
+
+	// Repaired Findings against it that were repaired.
+	Repaired int64 `json:"repaired"`
+
+	// Rule `figures-in-range`: 0 ≤ held ≤ on hand. `movements-add-up`, `versions-contiguous`: an item is the sum of its movements, without gaps. `held-is-open-holds`: held is
+	// what open holds hold. `one-effect-per-key`: each idempotency key names its effect. `gate-not-above-ledger`, `gate-as-ledger`,
+	// `gate-tickets-add-up`: the gate agrees.
+	Rule Rule `json:"rule"`
 }
 
 // ShortLine defines model for ShortLine.
@@ -800,6 +1016,12 @@ type AdjustItemParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// ExplainItemParams defines parameters for ExplainItem.
+type ExplainItemParams struct {
+	// Location The location; `default` when left out.
+	Location *ItemLocation `form:"location,omitempty" json:"location,omitempty"`
+}
+
 // ListMovementsParams defines parameters for ListMovements.
 type ListMovementsParams struct {
 	// Location The location; `default` when left out.
@@ -915,6 +1137,9 @@ type ServerInterface interface {
 	// ReturnDeduction Book goods that came back
 	// (POST /v1/deductions/{id}/returns)
 	ReturnDeduction(w http.ResponseWriter, r *http.Request, id DeductionId, params ReturnDeductionParams)
+	// GetInvariants Does everything still add up
+	// (GET /v1/invariants)
+	GetInvariants(w http.ResponseWriter, r *http.Request)
 	// GetOperation What happened under my key
 	// (GET /v1/operations/{key})
 	GetOperation(w http.ResponseWriter, r *http.Request, key Key)
@@ -933,6 +1158,9 @@ type ServerInterface interface {
 	// AdjustItem Change what is physically there
 	// (POST /v1/stock/{sku}/adjustments)
 	AdjustItem(w http.ResponseWriter, r *http.Request, sku Sku, params AdjustItemParams)
+	// ExplainItem Why is available what it is
+	// (GET /v1/stock/{sku}/explain)
+	ExplainItem(w http.ResponseWriter, r *http.Request, sku Sku, params ExplainItemParams)
 	// ListMovements Read an item's history
 	// (GET /v1/stock/{sku}/movements)
 	ListMovements(w http.ResponseWriter, r *http.Request, sku Sku, params ListMovementsParams)
@@ -984,6 +1212,12 @@ func (_ Unimplemented) ReturnDeduction(w http.ResponseWriter, r *http.Request, i
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GetInvariants Does everything still add up
+// (GET /v1/invariants)
+func (_ Unimplemented) GetInvariants(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // GetOperation What happened under my key
 // (GET /v1/operations/{key})
 func (_ Unimplemented) GetOperation(w http.ResponseWriter, r *http.Request, key Key) {
@@ -1017,6 +1251,12 @@ func (_ Unimplemented) PutItem(w http.ResponseWriter, r *http.Request, sku Sku, 
 // AdjustItem Change what is physically there
 // (POST /v1/stock/{sku}/adjustments)
 func (_ Unimplemented) AdjustItem(w http.ResponseWriter, r *http.Request, sku Sku, params AdjustItemParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ExplainItem Why is available what it is
+// (GET /v1/stock/{sku}/explain)
+func (_ Unimplemented) ExplainItem(w http.ResponseWriter, r *http.Request, sku Sku, params ExplainItemParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1325,6 +1565,20 @@ func (siw *ServerInterfaceWrapper) ReturnDeduction(w http.ResponseWriter, r *htt
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ReturnDeduction(w, r, id, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetInvariants operation middleware
+func (siw *ServerInterfaceWrapper) GetInvariants(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetInvariants(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1702,6 +1956,48 @@ func (siw *ServerInterfaceWrapper) AdjustItem(w http.ResponseWriter, r *http.Req
 	handler.ServeHTTP(w, r)
 }
 
+// ExplainItem operation middleware
+func (siw *ServerInterfaceWrapper) ExplainItem(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "sku" -------------
+	var sku Sku
+
+	err = runtime.BindStyledParameterWithOptions("simple", "sku", chi.URLParam(r, "sku"), &sku, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "sku", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ExplainItemParams
+
+	// ------------- Optional query parameter "location" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "location", r.URL.Query(), &params.Location, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "location"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "location", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExplainItem(w, r, sku, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListMovements operation middleware
 func (siw *ServerInterfaceWrapper) ListMovements(w http.ResponseWriter, r *http.Request) {
 
@@ -1897,6 +2193,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/stock/{sku}/movements", wrapper.ListMovements)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/stock/{sku}/explain", wrapper.ExplainItem)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/invariants", wrapper.GetInvariants)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/deductions", wrapper.ListDeductions)

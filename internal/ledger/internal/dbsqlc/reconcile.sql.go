@@ -171,7 +171,7 @@ func (q *Queries) CheckItems(ctx context.Context, arg CheckItemsParams) ([]Check
 
 const checkKeys = `-- name: CheckKeys :many
 SELECT o.client, o.key, o.kind, o.deduction_id, o.item_id, o.version,
-    (d.id IS NOT NULL OR m.version IS NOT NULL)::boolean AS has_effect
+    ((d.id IS NOT NULL)::integer + (m.version IS NOT NULL)::integer)::integer AS effects
 FROM (
     SELECT p.client, p.key, p.kind, p.deduction_id, p.item_id, p.version
     FROM operations p
@@ -197,10 +197,10 @@ type CheckKeysRow struct {
 	DeductionID *uuid.UUID
 	ItemID      *int64
 	Version     *int64
-	HasEffect   bool
+	Effects     int32
 }
 
-// One page of all idempotency keys, each with whether its effect is there.
+// One page of all idempotency keys, each with whether its effect is there; that of a void key is to be none.
 func (q *Queries) CheckKeys(ctx context.Context, arg CheckKeysParams) ([]CheckKeysRow, error) {
 	rows, err := q.db.Query(ctx, checkKeys, arg.AfterClient, arg.AfterKey, arg.RowLimit)
 	if err != nil {
@@ -217,7 +217,7 @@ func (q *Queries) CheckKeys(ctx context.Context, arg CheckKeysParams) ([]CheckKe
 			&i.DeductionID,
 			&i.ItemID,
 			&i.Version,
-			&i.HasEffect,
+			&i.Effects,
 		); err != nil {
 			return nil, err
 		}
