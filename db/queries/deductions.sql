@@ -49,6 +49,21 @@ WHERE id > @after_id::uuid
 ORDER BY id
 LIMIT @row_limit;
 
+-- name: ListCurrent :many
+-- Of each part of an order the deduction that counts: the live one, else the last.
+SELECT DISTINCT ON (part) id
+FROM (
+    SELECT a.id, a.part, true AS live, a.created_at
+    FROM deductions a
+    WHERE a.client = @client AND a.order_id = @order_id AND a.state IN ('held', 'committed')
+    UNION ALL
+    SELECT b.id, b.part, false AS live, b.created_at
+    FROM deductions b
+    WHERE b.client = @client AND b.order_id = @order_id AND b.state NOT IN ('held', 'committed')
+) AS of_order
+ORDER BY part, live DESC, created_at DESC, id DESC
+LIMIT @row_limit;
+
 -- name: ListDue :many
 -- Holds whose time is over by the ledger's clock, longest overdue first.
 SELECT id

@@ -124,13 +124,43 @@ func appendOperation(b []byte, o *stock.Operation) []byte {
 	b = appendText(b, `,"kind":`, string(o.Kind))
 	b = appendTime(b, `,"at":`, o.At)
 	if o.Outcome != nil {
-		b = appendDeduction(append(b, `,"deduction":`...), &o.Outcome.Deduction, o.Outcome.Levels)
+		b = appendOutcome(append(b, `,"deduction":`...), o.Outcome)
+	}
+	if o.Outcomes != nil {
+		b = appendList(append(b, `,"deductions":`...), o.Outcomes, appendOutcome)
 	}
 	if o.Adjustment != nil {
 		b = appendMovement(append(b, `,"movement":`...), &o.Adjustment.Movement)
 		b = appendLevels(append(b, `,"item":`...), &o.Adjustment.Levels)
 	}
 	return append(b, '}')
+}
+
+// appendRehearsal has no more of the deduction than there is of one that was not made.
+func appendRehearsal(b []byte, out *stock.Outcome) []byte {
+	d := &out.Deduction
+	b = append(b, `{"dry_run":true`...)
+	if out.Replayed {
+		b = appendText(b, `,"deduction_id":`, d.ID.String())
+	}
+	b = appendText(b, `,"order_id":`, d.OrderID)
+	b = appendText(b, `,"part":`, d.Part)
+	b = appendText(b, `,"state":`, string(d.State))
+	b = append(b, `,"lines":`...)
+	b = appendList(b, d.Lines, appendLine)
+	b = append(b, `,"items":`...)
+	b = appendList(b, out.Levels, appendLevels)
+	return append(b, '}')
+}
+
+func appendAdjustmentRehearsal(b []byte, a *stock.Adjustment) []byte {
+	b = appendNumber(b, `{"dry_run":true,"delta_on_hand":`, a.Movement.DeltaOnHand)
+	b = appendLevels(append(b, `,"item":`...), &a.Levels)
+	return append(b, '}')
+}
+
+func appendOutcome(b []byte, out *stock.Outcome) []byte {
+	return appendDeduction(b, &out.Deduction, out.Levels)
 }
 
 // appendDeduction leaves items out when levels is nil.

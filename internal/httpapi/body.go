@@ -16,6 +16,7 @@ import (
 
 const (
 	maxBody   = 256 << 10 // bytes: 1,000 lines with long names fit
+	maxBatch  = 4 << 20   // bytes of many requests in one
 	maxDepth  = 8         // of nesting: twice what any body needs
 	maxFields = 100       // wrong fields reported at once
 )
@@ -31,18 +32,18 @@ type body struct {
 	err     error         // why nothing more can be read
 }
 
-// load takes in the bytes of r's body.
-func (b *body) load(r *http.Request) error {
+// load takes in the bytes of r's body, at most limit.
+func (b *body) load(r *http.Request, limit int64) error {
 	b.buf.Reset()
 	b.fields, b.err = nil, nil
-	if r.ContentLength > maxBody {
-		return errTooLarge
+	if r.ContentLength > limit {
+		return tooLarge(limit)
 	}
-	b.limited = io.LimitedReader{R: r.Body, N: maxBody + 1}
+	b.limited = io.LimitedReader{R: r.Body, N: limit + 1}
 	_, err := b.buf.ReadFrom(&b.limited)
 	b.limited.R = nil
 	if b.limited.N == 0 {
-		return errTooLarge
+		return tooLarge(limit)
 	}
 	if err != nil {
 		return malformed("", "the body ended early")
@@ -304,7 +305,13 @@ func (b *body) number() int { return int(b.quantity(1, stock.MaxLines)) }
 
 // The bodies of the contract, one function each.
 
-func (b *body) deduct(r *stock.DeductRequest) {
+// newDeduction is a deduction as it is asked for.
+type newDeduction struct {
+	stock.DeductRequest
+	dryRun bool
+}
+
+func (b *body) deduct(r *newDeduction) {
 	b.object(func(name []byte) bool {
 		switch string(name) {
 		case "order_id":
@@ -315,6 +322,8 @@ func (b *body) deduct(r *stock.DeductRequest) {
 			r.Hold = b.seconds(stock.MaxHold)
 		case "lines":
 			b.list(func() { r.Lines = append(r.Lines, b.wantedLine()) })
+		case "dry_run":
+			r.dryRun = b.boolean()
 		default:
 			return false
 		}
@@ -343,8 +352,9 @@ func (b *body) wantedLine() stock.WantedLine {
 	return l
 }
 
-// uniqueLineIDs notes line ids that would name two lines.
+// uniqueLineIDs notes line ids that would name two lines of the object read last.
 func (b *body) uniqueLineIDs(lines []stock.WantedLine) {
+	at := string(b.dec.StackPointer())
 	var seen map[string]bool
 	for i := range lines {
 		id := lines[i].LineID
@@ -355,10 +365,77 @@ func (b *body) uniqueLineIDs(lines []stock.WantedLine) {
 			seen = make(map[string]bool, len(lines))
 		}
 		if seen[id] {
-			b.wrongAt("/lines/"+strconv.Itoa(i)+"/line_id", "names another line already")
+			b.wrongAt(at+"/lines/"+strconv.Itoa(i)+"/line_id", "names another line already")
 		}
 		seen[id] = true
 	}
+}
+
+// batchEntry is one deduction of a batch. What is wrong with it hurts no other.
+type batchEntry struct {
+	newDeduction
+	wrong []stock.Field
+}
+
+func (b *body) batch() (entries []batchEntry) {
+	lines := 0
+	b.object(func(name []byte) bool {
+		if string(name) != "deductions" {
+			return false
+		}
+		b.list(func() {
+			entries = append(entries, b.batchEntry())
+			if lines += len(entries[len(entries)-1].Lines); lines > stock.MaxBatchLines && b.err == nil {
+				b.wrongAt("/deductions", fmt.Sprintf("must have at most %d lines in all", stock.MaxBatchLines))
+				b.err = &stock.FieldError{Fields: b.fields}
+			}
+		})
+		return true
+	}, "deductions")
+	return entries
+}
+
+func (b *body) batchEntry() (e batchEntry) {
+	others := b.fields
+	b.fields = nil
+	b.object(func(name []byte) bool {
+		switch string(name) {
+		case "idempotency_key":
+			e.Key = b.key()
+		case "deduction":
+			if b.deduct(&e.newDeduction); e.dryRun {
+				b.wrongAt(string(b.dec.StackPointer())+"/dry_run", "is for a deduction that is sent alone")
+			}
+		default:
+			return false
+		}
+		return true
+	}, "idempotency_key", "deduction")
+	e.wrong, b.fields = b.fields, others
+	return e
+}
+
+// key reads an idempotency key.
+func (b *body) key() string {
+	s, ok := b.str()
+	if !ok {
+		return ""
+	}
+	key, detail := bareKey(s)
+	if detail != "" {
+		b.wrong(detail)
+	}
+	return key
+}
+
+func (b *body) orderReturn(r *stock.OrderRequest) {
+	b.object(func(name []byte) bool {
+		if string(name) != "reason" {
+			return false
+		}
+		r.Reason = b.text(maxReason)
+		return true
+	})
 }
 
 func (b *body) commit(r *stock.CommitRequest) {
@@ -449,7 +526,13 @@ func (b *body) settings(r *stock.ConfigureRequest) {
 	})
 }
 
-func (b *body) adjust(r *stock.AdjustRequest) {
+// newAdjustment is an adjustment as it is asked for.
+type newAdjustment struct {
+	stock.AdjustRequest
+	dryRun bool
+}
+
+func (b *body) adjust(r *newAdjustment) {
 	delta := false
 	b.object(func(name []byte) bool {
 		switch string(name) {
@@ -465,6 +548,8 @@ func (b *body) adjust(r *stock.AdjustRequest) {
 			r.Reason = b.text(maxReason)
 		case "reference":
 			r.Reference = b.text(stock.MaxNameBytes)
+		case "dry_run":
+			r.dryRun = b.boolean()
 		default:
 			return false
 		}

@@ -40,6 +40,7 @@ type exchange struct {
 	id     string
 	route  *route
 	client *client // who calls; nil until admitted
+	weight int64   // of the room it takes
 
 	short  string // where in the body a short line is, when it is not in its lines
 	status int    // of the answer; 0 until it is begun
@@ -66,8 +67,8 @@ func (a *API) finish(c *call) {
 		c.cancel()
 	}
 	if c.client != nil {
-		c.client.inFlight.Add(-1)
-		a.inFlight.Add(-1)
+		c.client.inFlight.Add(-c.weight)
+		a.inFlight.Add(-c.weight)
 	}
 	took := time.Since(c.began)
 	c.route.observe(c.status, took, c.kind)
@@ -193,12 +194,13 @@ func (c *call) admit(to *route) error {
 	if defect.On(defect.ReplayAcrossClients) {
 		client = client.named("anyone")
 	}
-	if a.inFlight.Add(1) > a.maxInFlight {
-		a.inFlight.Add(-1)
+	c.weight = to.limit() / maxBody
+	if a.inFlight.Add(c.weight) > a.maxInFlight {
+		a.inFlight.Add(-c.weight)
 		return stock.ErrOverloaded
 	}
 	c.client = client // from here on finish gives the room back
-	if client.inFlight.Add(1) > a.maxPerClient {
+	if client.inFlight.Add(c.weight) > a.maxPerClient {
 		return errRateLimited
 	}
 	if !client.may(to.scope) && (to.or == "" || !client.may(to.or)) {
@@ -242,7 +244,7 @@ func (c *call) read(into func(*body)) error {
 	if err := checkMediaType(c.r.Header); err != nil {
 		return err
 	}
-	if err := c.body.load(c.r); err != nil {
+	if err := c.body.load(c.r, c.route.limit()); err != nil {
 		return err
 	}
 	return c.body.parse(into)
@@ -253,7 +255,7 @@ func (c *call) readIfAny(into func(*body)) error {
 	if c.r.ContentLength == 0 {
 		return nil
 	}
-	if err := c.body.load(c.r); err != nil {
+	if err := c.body.load(c.r, c.route.limit()); err != nil {
 		return err
 	}
 	if c.body.buf.Len() == 0 {
@@ -360,6 +362,6 @@ func (c *call) refuse(err error) *problem {
 	case http.StatusForbidden:
 		h.Set("WWW-Authenticate", `Bearer realm="holdfast", error="insufficient_scope"`)
 	}
-	c.answer(p.status, contentProblem, appendProblem(c.out[:0], p, c.id, c.short, err))
+	c.answer(p.status, contentProblem, appendProblem(c.out[:0], p, c.id, place{short: c.short}, err))
 	return p
 }

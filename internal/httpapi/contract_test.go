@@ -17,6 +17,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/go-json-experiment/json"
+
+	"github.com/holdfast-stock/holdfast/internal/httpapi/internal/openapi"
 )
 
 // contract is the openapi.yaml at the root of the repository.
@@ -54,7 +56,8 @@ func checkContract(t testing.TB, req *http.Request, body string, a answer) {
 			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true, SkipSettingDefaults: true,
 		},
 	}
-	if a.status < 300 {
+	// A batch is answered 200 whatever is in it: what the contract does not allow is one deduction's problem.
+	if a.status < 300 && route.Operation.OperationID != "createDeductions" {
 		if err := openapi3filter.ValidateRequest(context.Background(), in); err != nil {
 			t.Errorf("%s %s %s was accepted, but the contract does not allow it: %v", req.Method, req.URL, body, err)
 		}
@@ -138,7 +141,7 @@ func TestBodiesOfTheContractAreRead(t *testing.T) {
 			}
 			for pointer, body := range members(content.Schema.Value, "", func(v string) string { return v }) {
 				a := w.call(t, shop, method, fill.Replace(path), body, key("k")...)
-				p := a.problem(t, 422, "invalid-field")
+				p := problemOf(t, a)
 				if !slices.Contains(pointers(p), pointer) || strings.Contains(string(a.body), "not a member") {
 					t.Errorf("%s does not know the member %s: %s", op.OperationID, pointer, a.body)
 				}
@@ -148,6 +151,19 @@ func TestBodiesOfTheContractAreRead(t *testing.T) {
 	if bodies < 8 {
 		t.Errorf("found only %d examples", bodies)
 	}
+}
+
+// problemOf is why a body is refused that is wrong in its fields; in a batch, its first deduction.
+func problemOf(t *testing.T, a answer) openapi.Problem {
+	t.Helper()
+	if a.status != 200 {
+		return a.problem(t, 422, "invalid-field")
+	}
+	results := decode[openapi.DeductionBatchResult](t, a).Results
+	if len(results) != 1 || results[0].Status != 422 || results[0].Problem == nil {
+		t.Fatalf("got %s", a.body)
+	}
+	return *results[0].Problem
 }
 
 func examplesOf(m *openapi3.MediaType) []any {

@@ -14,7 +14,16 @@ func (o operations) CreateDeduction(w http.ResponseWriter, _ *http.Request, p op
 		if err != nil {
 			return err
 		}
-		out, err := o.stock.Deduct(c.ctx, req)
+		if req.dryRun {
+			out, err := o.stock.RehearseDeduct(c.ctx, &req.DeductRequest)
+			if err != nil {
+				return err
+			}
+			c.replayed(out.Replayed)
+			c.answer(http.StatusOK, contentJSON, appendRehearsal(c.out, out))
+			return nil
+		}
+		out, err := o.stock.Deduct(c.ctx, &req.DeductRequest)
 		if err != nil {
 			return err
 		}
@@ -23,8 +32,8 @@ func (o operations) CreateDeduction(w http.ResponseWriter, _ *http.Request, p op
 	})
 }
 
-func (c *call) deductRequest(key string) (*stock.DeductRequest, error) {
-	req := new(stock.DeductRequest)
+func (c *call) deductRequest(key string) (*newDeduction, error) {
+	req := new(newDeduction)
 	var err error
 	if req.Keyed, err = c.keyed(key); err != nil {
 		return nil, err
@@ -32,12 +41,17 @@ func (c *call) deductRequest(key string) (*stock.DeductRequest, error) {
 	if err := c.read(func(b *body) { b.deduct(req) }); err != nil {
 		return nil, err
 	}
-	for i := range req.Lines {
-		if err := c.mayUse(req.Lines[i].Item.Location); err != nil {
-			return nil, err
+	return req, c.mayWant(req.Lines)
+}
+
+// mayWant refuses lines at locations the token is not for.
+func (c *call) mayWant(lines []stock.WantedLine) error {
+	for i := range lines {
+		if err := c.mayUse(lines[i].Item.Location); err != nil {
+			return err
 		}
 	}
-	return req, nil
+	return nil
 }
 
 func (c *call) deducted(out *stock.Outcome) {

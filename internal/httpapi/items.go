@@ -150,7 +150,7 @@ func (c *call) oneLocation(named *string) (*stock.Location, error) {
 func (o operations) AdjustItem(w http.ResponseWriter, _ *http.Request, sku openapi.Sku, p openapi.AdjustItemParams) {
 	c := callOf(w)
 	c.run(func() error {
-		var req stock.AdjustRequest
+		var req newAdjustment
 		var err error
 		if req.Item, err = c.item(sku, p.Location); err != nil {
 			return err
@@ -168,7 +168,11 @@ func (o operations) AdjustItem(w http.ResponseWriter, _ *http.Request, sku opena
 		if req.SetTo != nil {
 			c.short = "/set_to"
 		}
-		done, err := o.stock.Adjust(c.ctx, &req)
+		do := o.stock.Adjust
+		if req.dryRun {
+			do = o.stock.RehearseAdjust
+		}
+		done, err := do(c.ctx, &req.AdjustRequest)
 		if errors.Is(err, stock.ErrUnknownItem) {
 			return stock.ErrNotFound // it is named by the path
 		}
@@ -177,6 +181,10 @@ func (o operations) AdjustItem(w http.ResponseWriter, _ *http.Request, sku opena
 		}
 		c.replayed(done.Replayed)
 		c.etag(done.Levels.Version)
+		if req.dryRun {
+			c.answer(http.StatusOK, contentJSON, appendAdjustmentRehearsal(c.out, done))
+			return nil
+		}
 		c.answer(http.StatusCreated, contentJSON, appendAdjustment(c.out, done))
 		return nil
 	})

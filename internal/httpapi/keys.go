@@ -47,6 +47,11 @@ func (c *call) operation(o *stock.Operation) error {
 			return err
 		}
 	}
+	for i := range o.Outcomes {
+		if err := c.mayUseLines(&o.Outcomes[i].Deduction); err != nil {
+			return err
+		}
+	}
 	if o.Adjustment != nil {
 		if err := c.mayUse(o.Adjustment.Levels.Location); err != nil {
 			return err

@@ -22,24 +22,36 @@ const keyHeader = "Idempotency-Key"
 
 // parseKey takes the quotes off an idempotency key: `"k"` and `k` are the same. The parameter is where it came in.
 func parseKey(parameter, s string) (string, error) {
+	key, detail := bareKey(s)
+	switch {
+	case detail == "":
+		return key, nil
+	case key == "" && strings.Trim(s, `"`) == "":
+		return "", errKeyMissing
+	}
+	return "", invalidParameter(parameter, detail)
+}
+
+// bareKey is the key without its quotes; detail says what is wrong with it, if anything.
+func bareKey(s string) (key, detail string) {
 	if strings.HasPrefix(s, `"`) {
 		if len(s) < 2 || strings.IndexByte(s[1:], '"') != len(s)-2 {
-			return "", invalidParameter(parameter, "begins with a quote, so it must end with the only other one")
+			return s, "begins with a quote, so it must end with the only other one"
 		}
 		s = s[1 : len(s)-1]
 	}
 	if s == "" {
-		return "", errKeyMissing
+		return "", "must not be empty"
 	}
 	if len(s) > maxKey {
-		return "", invalidParameter(parameter, "must have at most 255 characters")
+		return s, "must have at most 255 characters"
 	}
 	for i := range len(s) {
 		if s[i] < '!' || s[i] > '~' {
-			return "", invalidParameter(parameter, "must be of visible ASCII characters")
+			return s, "must be of visible ASCII characters"
 		}
 	}
-	return s, nil
+	return s, ""
 }
 
 // etagOf names a version of an item.

@@ -108,7 +108,7 @@ func problems() []problem {
 		{errMethodNotAllowed, "method-not-allowed", http.StatusMethodNotAllowed, outcomeNone, retryNever, 0,
 			"The path does not have this method", "The Allow header lists those it has."},
 		{errTooLarge, "too-large", http.StatusRequestEntityTooLarge, outcomeNone, retryNever, 0,
-			"The body is too large", "A body has at most 262144 bytes."},
+			"The body is too large", ""},
 		{errMediaType, "unsupported-media-type", http.StatusUnsupportedMediaType, outcomeNone, retryNever, 0,
 			"The body is not JSON", "Send Content-Type: application/json, in UTF-8, without Content-Encoding."},
 		{errHeadersTooLarge, "headers-too-large", http.StatusRequestHeaderFieldsTooLarge, outcomeNone, retryNever, 0,
@@ -158,14 +158,19 @@ func malformed(pointer, detail string) error {
 	return &refusal{kind: errMalformed, pointer: &pointer, detail: detail}
 }
 
+// tooLarge refuses a body of more bytes than the path takes.
+func tooLarge(limit int64) error {
+	return &refusal{kind: errTooLarge, detail: "A body has at most " + strconv.FormatInt(limit, 10) + " bytes here."}
+}
+
 // forbidden says what the token does not allow.
 func forbidden(detail string) error { return &refusal{kind: errForbidden, detail: detail} }
 
 // appendProblem encodes err, whose row is p, for the request named instance. Only the row and the data of
 // typed errors are shown: the text of an error may come from anywhere below.
 //
-// Short is where a line that is short is in the body; empty when that is among its lines.
-func appendProblem(b []byte, p *problem, instance, short string, err error) []byte {
+// At is where in the body the request is that failed.
+func appendProblem(b []byte, p *problem, instance string, at place, err error) []byte {
 	b = append(b, `{"type":"`+typePrefix...)
 	b = append(b, p.name...)
 	b = appendText(b, `","title":`, p.title)
@@ -175,7 +180,7 @@ func appendProblem(b []byte, p *problem, instance, short string, err error) []by
 	b = appendText(b, `,"outcome":`, p.outcome)
 	b = appendText(b, `,"retry":`, p.retry)
 	for ; err != nil; err = errors.Unwrap(err) {
-		b = appendEvidence(b, short, err)
+		b = appendEvidence(b, at, err)
 	}
 	return append(b, '}')
 }
@@ -198,17 +203,17 @@ func detailOf(p *problem, err error) string {
 }
 
 // appendEvidence encodes what a typed error carries: what the caller needs to act.
-func appendEvidence(b []byte, short string, err error) []byte {
+func appendEvidence(b []byte, at place, err error) []byte {
 	switch e := err.(type) { //nolint:errorlint // the caller walks the chain
 	case *stock.ShortError:
 		b = append(b, `,"short":`...)
-		return appendList(b, e.Lines, func(b []byte, l *stock.ShortLine) []byte { return appendShortLine(b, short, l) })
+		return appendList(b, e.Lines, func(b []byte, l *stock.ShortLine) []byte { return appendShortLine(b, at, l) })
 	case *stock.UnknownItemError:
 		b = append(b, `,"unknown":`...)
-		return appendList(b, e.Lines, appendUnknownLine)
+		return appendList(b, e.Lines, func(b []byte, l *stock.UnknownLine) []byte { return appendUnknownLine(b, at, l) })
 	case *stock.ReturnError:
 		b = append(b, `,"excess":`...)
-		return appendList(b, e.Lines, appendExcessLine)
+		return appendList(b, e.Lines, func(b []byte, l *stock.ExcessLine) []byte { return appendExcessLine(b, at, l) })
 	case *stock.OrderError:
 		return appendText(b, `,"deduction_id":`, e.ID.String())
 	case *stock.StateError:
@@ -220,18 +225,24 @@ func appendEvidence(b []byte, short string, err error) []byte {
 		return appendText(b, `,"etag":`, etagOf(e.Levels.Version))
 	case *stock.FieldError:
 		b = append(b, `,"fields":`...)
-		return appendList(b, e.Fields, appendField)
+		return appendList(b, e.Fields, func(b []byte, f *stock.Field) []byte { return appendField(b, at, f) })
 	case *refusal:
 		return appendRefusal(b, e)
 	}
 	return b
 }
 
-func appendShortLine(b []byte, at string, l *stock.ShortLine) []byte {
-	if at == "" {
-		b = appendPointer(b, l.Line, "quantity")
+// place is where a request is in the body.
+type place struct {
+	within string // pointer to the request, when it is one of several
+	short  string // pointer to the line that is short, when the request has no list of them
+}
+
+func appendShortLine(b []byte, at place, l *stock.ShortLine) []byte {
+	if at.short == "" {
+		b = appendPointer(b, at, l.Line, "quantity")
 	} else {
-		b = appendText(b, `{"pointer":`, at)
+		b = appendText(b, `{"pointer":`, at.short)
 	}
 	b = appendItem(b, l.Item)
 	b = appendNumber(b, `,"requested":`, l.Requested)
@@ -240,30 +251,32 @@ func appendShortLine(b []byte, at string, l *stock.ShortLine) []byte {
 	return append(b, '}')
 }
 
-func appendUnknownLine(b []byte, l *stock.UnknownLine) []byte {
-	b = appendPointer(b, l.Line, "sku")
+func appendUnknownLine(b []byte, at place, l *stock.UnknownLine) []byte {
+	b = appendPointer(b, at, l.Line, "sku")
 	b = appendItem(b, l.Item)
 	return append(b, '}')
 }
 
-func appendExcessLine(b []byte, l *stock.ExcessLine) []byte {
-	b = appendPointer(b, l.Line, "quantity")
+func appendExcessLine(b []byte, at place, l *stock.ExcessLine) []byte {
+	b = appendPointer(b, at, l.Line, "quantity")
 	b = appendNumber(b, `,"requested":`, l.Requested)
 	b = appendNumber(b, `,"possible":`, l.Possible)
 	return append(b, '}')
 }
 
 // appendPointer begins an object with the pointer to a member of a line of the request.
-func appendPointer(b []byte, line int, member string) []byte {
-	b = append(b, `{"pointer":"/lines/`...)
+func appendPointer(b []byte, at place, line int, member string) []byte {
+	b = append(b, `{"pointer":"`...)
+	b = append(b, at.within...)
+	b = append(b, "/lines/"...)
 	b = strconv.AppendInt(b, int64(line), 10)
 	b = append(b, '/')
 	b = append(b, member...)
 	return append(b, '"')
 }
 
-func appendField(b []byte, f *stock.Field) []byte {
-	b = appendText(b, `{"pointer":`, f.Pointer)
+func appendField(b []byte, at place, f *stock.Field) []byte {
+	b = appendText(b, `{"pointer":`, at.within+f.Pointer)
 	b = appendText(b, `,"detail":`, f.Detail)
 	return append(b, '}')
 }

@@ -17,12 +17,16 @@ type route struct {
 	scope   Scope
 	or      Scope // suffices as well, if any
 	query   []string
+	body    int64 // bytes a body may have, when it is not maxBody
 	serve   http.HandlerFunc
 
 	name string // method and pattern, in logs and metrics
 	log  *slog.Logger
 	observer
 }
+
+// limit is how many bytes a body may have.
+func (r *route) limit() int64 { return max(r.body, maxBody) }
 
 // routes of the API. That they are those of openapi.yaml, scopes and parameters included, is tested.
 func routes(w *openapi.ServerInterfaceWrapper) []route {
@@ -32,6 +36,7 @@ func routes(w *openapi.ServerInterfaceWrapper) []route {
 		items     = "/v1/stock"
 		item      = "/v1/stock/{sku}"
 		orders    = "/v1/deductions"
+		order     = "/v1/orders/{order_id}"
 		deduction = "/v1/deductions/{id}"
 		operation = "/v1/operations/{key}"
 	)
@@ -39,6 +44,10 @@ func routes(w *openapi.ServerInterfaceWrapper) []route {
 	at := []string{"location"}
 	return []route{
 		{method: post, pattern: orders, scope: ScopeDeductions, serve: w.CreateDeduction},
+		{method: post, pattern: orders + "/batch", scope: ScopeDeductions, body: maxBatch, serve: w.CreateDeductions},
+		{method: post, pattern: order + "/commit", scope: ScopeDeductions, serve: w.CommitOrder},
+		{method: post, pattern: order + "/release", scope: ScopeDeductions, serve: w.ReleaseOrder},
+		{method: post, pattern: order + "/returns", scope: ScopeDeductions, serve: w.ReturnOrder},
 		{method: get, pattern: orders, scope: ScopeDeductions, serve: w.ListDeductions, query: page("order_id", "state")},
 		{method: get, pattern: deduction, scope: ScopeDeductions, serve: w.GetDeduction},
 		{method: post, pattern: deduction + "/commit", scope: ScopeDeductions, serve: w.CommitDeduction},

@@ -25,21 +25,42 @@ func (s *Service) DeductAll(ctx context.Context, all []*stock.DeductRequest) []s
 	if s.gate == nil {
 		return s.decideAll(ctx, all)
 	}
+	results, again := s.round(ctx, all)
+	if len(again) > 0 {
+		done, _ := s.round(ctx, pick(all, again))
+		for n, i := range again {
+			results[i] = done[n]
+		}
+	}
+	return results
+}
+
+// round asks the gate and then the ledger. Again are the places of requests that the gate refused while others of this
+// very round had tickets that came to nothing: a replay needs no units, and must not be in the way of what comes after it.
+func (s *Service) round(ctx context.Context, all []*stock.DeductRequest) (results []stock.DeductResult, again []int) {
 	wishes := make([]gate.Wish, len(all))
 	for i, r := range all {
 		wishes[i] = gate.Wish{Ticket: gate.TicketFor(r.Client, r.OrderID, r.Part), Lines: r.Lines}
 	}
 	answers := s.gate.TakeAll(ctx, wishes)
-	results, passed := s.refuse(ctx, all, answers)
+	results, passed, refused := s.refuse(ctx, all, answers)
+	wasted := false
 	for n, done := range s.decideAll(ctx, pick(all, passed)) {
 		i := passed[n]
 		results[i] = done
+		if answers[i].Verdict != gate.Granted {
+			continue
+		}
+		wasted = wasted || done.Err != nil || done.Outcome.Replayed
 		// An unknown outcome frees nothing: the units may be gone. The ticket runs out by itself.
-		if answers[i].Verdict == gate.Granted && (!errors.Is(done.Err, stock.ErrUnknownOutcome) || defect.On(defect.FreeTicketOnUnknown)) {
+		if !errors.Is(done.Err, stock.ErrUnknownOutcome) || defect.On(defect.FreeTicketOnUnknown) {
 			s.gate.Drop(wishes[i].Ticket, wishes[i].Lines)
 		}
 	}
-	return results
+	if !wasted {
+		refused = nil
+	}
+	return results, refused
 }
 
 // pick the requests at these places.
@@ -54,8 +75,11 @@ func pick(all []*stock.DeductRequest, places []int) []*stock.DeductRequest {
 	return some
 }
 
-// refuse answers what the gate refused, unless the ledger knows better, and lists the requests that have passed.
-func (s *Service) refuse(ctx context.Context, all []*stock.DeductRequest, answers []gate.Answer) (results []stock.DeductResult, passed []int) {
+// refuse answers what the gate refused, unless the ledger knows better, and lists the places of those that have passed
+// and of those that are refused for want of units.
+func (s *Service) refuse(
+	ctx context.Context, all []*stock.DeductRequest, answers []gate.Answer,
+) (results []stock.DeductResult, passed, short []int) {
 	results = make([]stock.DeductResult, len(all))
 	var refused []int
 	for i := range answers {
@@ -71,7 +95,7 @@ func (s *Service) refuse(ctx context.Context, all []*stock.DeductRequest, answer
 		refused = append(refused, i)
 	}
 	if len(refused) == 0 {
-		return results, passed
+		return results, passed, nil
 	}
 	for n, known := range s.ledger.RecallAll(ctx, pick(all, refused)) {
 		switch {
@@ -79,10 +103,12 @@ func (s *Service) refuse(ctx context.Context, all []*stock.DeductRequest, answer
 			passed = append(passed, refused[n]) // it may stand in the way as a hold whose time is over
 		case known.Outcome != nil || known.Err != nil:
 			results[refused[n]] = known
+		case answers[refused[n]].Verdict == gate.Short:
+			short = append(short, refused[n])
 		}
 	}
 	slices.Sort(passed)
-	return results, passed
+	return results, passed, short
 }
 
 // decideAll has the ledger decide, and once more what was short of units that were held by what has expired.

@@ -44,6 +44,23 @@ func TestManyRequestsTogether(t *testing.T) {
 	eventually(t, "no ticket is left", 30*time.Second, func() bool { return len(w.tickets(t, "A")) == 0 && len(w.tickets(t, "B")) == 0 })
 }
 
+// TestAReplayIsInNobodysWay: a batch is sent again with one more order, for which the units are there.
+func TestAReplayIsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, sandbox.RedisAddr(t))
+	s := w.serve(t)
+	w.stockUp(t, "A", 6)
+	all := []*stock.DeductRequest{order("1", "A"), order("2", "A"), order("3", "A")}
+	s.DeductAll(t.Context(), all)
+	all = append(all, order("4", "A", "A", "A"))
+	for i, done := range s.DeductAll(t.Context(), all) {
+		if done.Err != nil || done.Outcome.Replayed != (i < 3) {
+			t.Errorf("%d: %+v", i, done)
+		}
+	}
+	w.onHand(t, "A", 0)
+}
+
 // TestTakingAnewMakesRoom: what is in the way of an expired hold that is taken anew is another one, which nobody has
 // released yet.
 func TestTakingAnewMakesRoom(t *testing.T) {

@@ -116,6 +116,26 @@ func (s *Service) Return(ctx context.Context, r *stock.ReturnRequest) (*stock.Ou
 	return s.ledger.Return(ctx, r)
 }
 
+// Order is the deductions of an order that count: of each part the live one, else the last.
+func (s *Service) Order(ctx context.Context, client, orderID string) ([]stock.Deduction, error) {
+	return s.ledger.Order(ctx, client, orderID)
+}
+
+// CommitOrder takes what the deductions of an order hold, all or none.
+func (s *Service) CommitOrder(ctx context.Context, r *stock.OrderRequest) (*stock.OrderOutcome, error) {
+	return s.ledger.CommitOrder(ctx, r)
+}
+
+// ReleaseOrder gives back what the deductions of an order hold, all or none.
+func (s *Service) ReleaseOrder(ctx context.Context, r *stock.OrderRequest) (*stock.OrderOutcome, error) {
+	return s.ledger.ReleaseOrder(ctx, r)
+}
+
+// ReturnOrder books that everything came back that was committed for an order, or nothing.
+func (s *Service) ReturnOrder(ctx context.Context, r *stock.OrderRequest) (*stock.OrderOutcome, error) {
+	return s.ledger.ReturnOrder(ctx, r)
+}
+
 // Adjust changes what is physically there.
 func (s *Service) Adjust(ctx context.Context, r *stock.AdjustRequest) (*stock.Adjustment, error) {
 	return s.ledger.Adjust(ctx, r)

@@ -59,6 +59,8 @@ func (l *Ledger) operation(ctx context.Context, key stock.Keyed, op *operationRo
 	case stock.VoidOperation:
 	case stock.AdjustOperation:
 		out.Adjustment, err = l.adjustment(ctx, op)
+	case stock.ReturnOrderOperation:
+		out.Outcomes, err = l.orderOf(ctx, key.Client, op.deduction)
 	default:
 		out.Outcome, err = l.Deduction(ctx, key.Client, op.deduction)
 	}

@@ -45,7 +45,9 @@ func (o *giveIn) decide(v *view) result {
 		g = guardLive // the answer says that the rest is still held
 	}
 	v.update(d, g, 0)
-	v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: stock.ReturnOperation, deduction: d.ID, version: int64(d.Revision)})
+	if o.Key != "" { // else it is one of several that share a key
+		v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: stock.ReturnOperation, deduction: d.ID, version: int64(d.Revision)})
+	}
 	return v.answer(d, 0)
 }
 

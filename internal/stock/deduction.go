@@ -72,6 +72,12 @@ type Outcome struct {
 	Replayed bool
 }
 
+// OrderOutcome is the answer to an [OrderRequest].
+type OrderOutcome struct {
+	Deductions []Outcome // those that count, see [OrderRequest]
+	Replayed   bool      // nothing was done now
+}
+
 // DeductResult is the answer to one of several requests: an outcome, or why there is none.
 type DeductResult struct {
 	Outcome *Outcome

@@ -7,11 +7,12 @@ type OperationKind string
 
 // The kinds of operation. Void is the tombstone of a key that nothing was, and nothing will be, done under.
 const (
-	DeductOperation OperationKind = "deduct"
-	CommitOperation OperationKind = "commit"
-	ReturnOperation OperationKind = "return"
-	AdjustOperation OperationKind = "adjust"
-	VoidOperation   OperationKind = "void"
+	DeductOperation      OperationKind = "deduct"
+	CommitOperation      OperationKind = "commit"
+	ReturnOperation      OperationKind = "return"
+	ReturnOrderOperation OperationKind = "return-order"
+	AdjustOperation      OperationKind = "adjust"
+	VoidOperation        OperationKind = "void"
 )
 
 // Operation is what happened under an idempotency key.
@@ -20,6 +21,7 @@ type Operation struct {
 	Kind       OperationKind
 	At         time.Time
 	Outcome    *Outcome    // the deduction that was made or changed, as it is now; else nil
+	Outcomes   []Outcome   // the deductions of an order that came back as a whole; else nil
 	Adjustment *Adjustment // of an adjustment; else nil
 	Replayed   bool        // nothing was done now
 }

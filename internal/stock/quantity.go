@@ -10,6 +10,10 @@ const (
 	MaxOnHand Quantity = 1<<53 - 1
 	// MaxLines bounds the lines of one request, so that one order is always one batch.
 	MaxLines = 1000
+	// MaxBatchLines bounds the lines of the deductions of one call together.
+	MaxBatchLines = 10_000
+	// MaxOrderLines bounds the lines of the deductions that are changed as one.
+	MaxOrderLines = 2 * MaxLines
 	// MaxHold bounds how far ahead a hold may expire at each step.
 	MaxHold = 24 * time.Hour
 	// MaxHoldLife bounds a hold's whole life, extensions included.

@@ -68,6 +68,13 @@ type ReturnRequest struct {
 	Reason string
 }
 
+// OrderRequest commits, releases or returns all deductions of an order, or none. Only a return has a key and a reason.
+type OrderRequest struct {
+	Keyed
+	OrderID string
+	Reason  string
+}
+
 // AdjustRequest changes what is physically there, by Delta or to SetTo.
 type AdjustRequest struct {
 	Keyed
@@ -139,6 +146,14 @@ func (r *ReturnRequest) Fingerprint() Fingerprint {
 	h := newHasher("return")
 	h.bytes(r.ID[:])
 	h.lines(r.Lines)
+	h.text(r.Reason)
+	return h.sum()
+}
+
+// Fingerprint of the request's input: the key itself is not part of it.
+func (r *OrderRequest) Fingerprint() Fingerprint {
+	h := newHasher("return order")
+	h.text(r.OrderID)
 	h.text(r.Reason)
 	return h.sum()
 }

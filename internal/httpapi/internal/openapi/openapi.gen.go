@@ -36,6 +36,36 @@ func (e AdjustmentKind) Valid() bool {
 	}
 }
 
+// Defines values for AdjustmentRehearsalDryRun.
+const (
+	AdjustmentRehearsalDryRunTrue AdjustmentRehearsalDryRun = true
+)
+
+// Valid indicates whether the value is a known member of the AdjustmentRehearsalDryRun enum.
+func (e AdjustmentRehearsalDryRun) Valid() bool {
+	switch e {
+	case AdjustmentRehearsalDryRunTrue:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeductionRehearsalDryRun.
+const (
+	DeductionRehearsalDryRunTrue DeductionRehearsalDryRun = true
+)
+
+// Valid indicates whether the value is a known member of the DeductionRehearsalDryRun enum.
+func (e DeductionRehearsalDryRun) Valid() bool {
+	switch e {
+	case DeductionRehearsalDryRunTrue:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DeductionState.
 const (
 	Committed DeductionState = "committed"
@@ -134,11 +164,12 @@ func (e MovementKind) Valid() bool {
 
 // Defines values for OperationKind.
 const (
-	OperationKindAdjust OperationKind = "adjust"
-	OperationKindCommit OperationKind = "commit"
-	OperationKindDeduct OperationKind = "deduct"
-	OperationKindReturn OperationKind = "return"
-	OperationKindVoid   OperationKind = "void"
+	OperationKindAdjust      OperationKind = "adjust"
+	OperationKindCommit      OperationKind = "commit"
+	OperationKindDeduct      OperationKind = "deduct"
+	OperationKindReturn      OperationKind = "return"
+	OperationKindReturnOrder OperationKind = "return-order"
+	OperationKindVoid        OperationKind = "void"
 )
 
 // Valid indicates whether the value is a known member of the OperationKind enum.
@@ -151,6 +182,8 @@ func (e OperationKind) Valid() bool {
 	case OperationKindDeduct:
 		return true
 	case OperationKindReturn:
+		return true
+	case OperationKindReturnOrder:
 		return true
 	case OperationKindVoid:
 		return true
@@ -257,6 +290,9 @@ type Adjustment struct {
 	// Delta Units to add, negative to take away; not 0.
 	Delta *int64 `json:"delta,omitempty"`
 
+	// DryRun Only tell what would happen: the same verdict, by status 200 or by the problem, and nothing is written, held, or noted under the key.
+	DryRun *DryRun `json:"dry_run,omitempty"`
+
 	// ExpectedOnHand What the caller believes was there before.
 	ExpectedOnHand *int64 `json:"expected_on_hand,omitempty"`
 
@@ -276,6 +312,18 @@ type Adjustment struct {
 // AdjustmentKind `receive` goods (a positive delta), `adjust` for any other reason, `count` as the result of a stocktake.
 type AdjustmentKind string
 
+// AdjustmentRehearsal What an adjustment would do. The item is as it would be after it, or as it is when the key was used before.
+type AdjustmentRehearsal struct {
+	DeltaOnHand int64                     `json:"delta_on_hand"`
+	DryRun      AdjustmentRehearsalDryRun `json:"dry_run"`
+
+	// Item The figures of one item as of one version.
+	Item Levels `json:"item"`
+}
+
+// AdjustmentRehearsalDryRun defines model for AdjustmentRehearsal.DryRun.
+type AdjustmentRehearsalDryRun bool
+
 // AdjustmentResult defines model for AdjustmentResult.
 type AdjustmentResult struct {
 	// Item The figures of one item as of one version.
@@ -283,6 +331,34 @@ type AdjustmentResult struct {
 
 	// Movement One change of one item. It is never changed itself.
 	Movement Movement `json:"movement"`
+}
+
+// BatchEntry defines model for BatchEntry.
+type BatchEntry struct {
+	// Deduction As it would be sent alone, but without `dry_run`.
+	Deduction NewDeduction `json:"deduction"`
+
+	// IdempotencyKey What the header `Idempotency-Key` is to a deduction that is sent alone.
+	IdempotencyKey IdempotencyKey `json:"idempotency_key"`
+}
+
+// BatchResult `deduction`, or `problem`.
+type BatchResult struct {
+	// Deduction What an order took, or holds.
+	Deduction      *Deduction `json:"deduction,omitempty"`
+	IdempotencyKey string     `json:"idempotency_key"`
+
+	// Problem Why nothing was done. Its pointers point into the batch.
+	Problem *Problem `json:"problem,omitempty"`
+
+	// Replayed `true` when nothing was done now, because the same request had been done before.
+	Replayed *bool `json:"replayed,omitempty"`
+
+	// RetryAfter What `Retry-After` would say, in seconds.
+	RetryAfter *int32 `json:"retry_after,omitempty"`
+
+	// Status What the deduction would have been answered with if it had been sent alone.
+	Status int32 `json:"status"`
 }
 
 // Commit defines model for Commit.
@@ -314,6 +390,17 @@ type Deduction struct {
 	// State `held` until it becomes `committed`, `released` or `expired`; `returned` when everything committed came back.
 	State     DeductionState `json:"state"`
 	UpdatedAt time.Time      `json:"updated_at"`
+}
+
+// DeductionBatch defines model for DeductionBatch.
+type DeductionBatch struct {
+	Deductions []BatchEntry `json:"deductions"`
+}
+
+// DeductionBatchResult defines model for DeductionBatchResult.
+type DeductionBatchResult struct {
+	// Results One for each deduction of the request, in its order.
+	Results []BatchResult `json:"results"`
 }
 
 // DeductionLine `quantity = held + committed + released`.
@@ -354,8 +441,28 @@ type DeductionList struct {
 	NextCursor *string `json:"next_cursor,omitempty"`
 }
 
+// DeductionRehearsal What a deduction would be. The items are as they would be after it, or as they are when the key was used before.
+type DeductionRehearsal struct {
+	// DeductionId The deduction that was made under the key before. Left out when it is free.
+	DeductionId *openapi_types.UUID      `json:"deduction_id,omitempty"`
+	DryRun      DeductionRehearsalDryRun `json:"dry_run"`
+	Items       []Levels                 `json:"items"`
+	Lines       []DeductionLine          `json:"lines"`
+	OrderId     string                   `json:"order_id"`
+	Part        string                   `json:"part"`
+
+	// State `held` until it becomes `committed`, `released` or `expired`; `returned` when everything committed came back.
+	State DeductionState `json:"state"`
+}
+
+// DeductionRehearsalDryRun defines model for DeductionRehearsal.DryRun.
+type DeductionRehearsalDryRun bool
+
 // DeductionState `held` until it becomes `committed`, `released` or `expired`; `returned` when everything committed came back.
 type DeductionState string
+
+// DryRun Only tell what would happen: the same verdict, by status 200 or by the problem, and nothing is written, held, or noted under the key.
+type DryRun = bool
 
 // ExcessLine defines model for ExcessLine.
 type ExcessLine struct {
@@ -648,6 +755,9 @@ type Name = string
 
 // NewDeduction defines model for NewDeduction.
 type NewDeduction struct {
+	// DryRun Only tell what would happen: the same verdict, by status 200 or by the problem, and nothing is written, held, or noted under the key.
+	DryRun *DryRun `json:"dry_run,omitempty"`
+
 	// HoldSeconds Hold for this long instead of taking at once.
 	HoldSeconds *int32    `json:"hold_seconds,omitempty"`
 	Lines       []NewLine `json:"lines"`
@@ -694,6 +804,9 @@ type Operation struct {
 	// Deduction The deduction that was made or changed, as it is now.
 	Deduction *Deduction `json:"deduction,omitempty"`
 
+	// Deductions The deductions of an order that came back as a whole (`return-order`), as they are now.
+	Deductions *[]Deduction `json:"deductions,omitempty"`
+
 	// Item The item that was adjusted, as it is now.
 	Item *Levels `json:"item,omitempty"`
 	Key  string  `json:"key"`
@@ -707,6 +820,18 @@ type Operation struct {
 
 // OperationKind What the key was used for; `void` when it was given up before anything happened.
 type OperationKind string
+
+// OrderResult defines model for OrderResult.
+type OrderResult struct {
+	Deductions []Deduction `json:"deductions"`
+	OrderId    string      `json:"order_id"`
+}
+
+// OrderReturn defines model for OrderReturn.
+type OrderReturn struct {
+	// Reason For people. At most 256 bytes.
+	Reason *string `json:"reason,omitempty"`
+}
 
 // Problem What went wrong (RFC 9457), and what to do about it. `type` is a stable name: `urn:holdfast:problem:` and one of the
 // names given with the statuses.
@@ -862,6 +987,9 @@ type KeyOfPartialCommit = IdempotencyKey
 // Limit defines model for Limit.
 type Limit = int32
 
+// OrderId A short name the caller chooses. UTF-8 without control characters or surrounding space; case matters; at most 128 bytes.
+type OrderId = Name
+
 // BadRequest What went wrong (RFC 9457), and what to do about it. `type` is a stable name: `urn:holdfast:problem:` and one of the
 // names given with the statuses.
 type BadRequest = Problem
@@ -888,6 +1016,9 @@ type Internal = Problem
 // NotFound What went wrong (RFC 9457), and what to do about it. `type` is a stable name: `urn:holdfast:problem:` and one of the
 // names given with the statuses.
 type NotFound = Problem
+
+// OrderChanged defines model for OrderChanged.
+type OrderChanged = OrderResult
 
 // PreconditionFailed What went wrong (RFC 9457), and what to do about it. `type` is a stable name: `urn:holdfast:problem:` and one of the
 // names given with the statuses.
@@ -951,6 +1082,13 @@ type CommitDeductionParams struct {
 
 // ReturnDeductionParams defines parameters for ReturnDeduction.
 type ReturnDeductionParams struct {
+	// IdempotencyKey Names this request, so that sending it again does not repeat its effect: 1 to 255 visible ASCII characters, quoted or bare (`"k"` and `k` are the same key), in
+	// exactly one header. Keys belong to the client and are never forgotten.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// ReturnOrderParams defines parameters for ReturnOrder.
+type ReturnOrderParams struct {
 	// IdempotencyKey Names this request, so that sending it again does not repeat its effect: 1 to 255 visible ASCII characters, quoted or bare (`"k"` and `k` are the same key), in
 	// exactly one header. Keys belong to the client and are never forgotten.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
@@ -1037,6 +1175,9 @@ type ListMovementsParams struct {
 // CreateDeductionJSONRequestBody defines body for CreateDeduction for application/json ContentType.
 type CreateDeductionJSONRequestBody = NewDeduction
 
+// CreateDeductionsJSONRequestBody defines body for CreateDeductions for application/json ContentType.
+type CreateDeductionsJSONRequestBody = DeductionBatch
+
 // CommitDeductionJSONRequestBody defines body for CommitDeduction for application/json ContentType.
 type CommitDeductionJSONRequestBody = Commit
 
@@ -1045,6 +1186,9 @@ type ExtendDeductionJSONRequestBody = Extension
 
 // ReturnDeductionJSONRequestBody defines body for ReturnDeduction for application/json ContentType.
 type ReturnDeductionJSONRequestBody = Return
+
+// ReturnOrderJSONRequestBody defines body for ReturnOrder for application/json ContentType.
+type ReturnOrderJSONRequestBody = OrderReturn
 
 // PutItemJSONRequestBody defines body for PutItem for application/json ContentType.
 type PutItemJSONRequestBody = ItemSettings
@@ -1122,6 +1266,9 @@ type ServerInterface interface {
 	// CreateDeduction Take or hold stock for an order
 	// (POST /v1/deductions)
 	CreateDeduction(w http.ResponseWriter, r *http.Request, params CreateDeductionParams)
+	// CreateDeductions Take or hold stock for many orders
+	// (POST /v1/deductions/batch)
+	CreateDeductions(w http.ResponseWriter, r *http.Request)
 	// GetDeduction Look at a deduction
 	// (GET /v1/deductions/{id})
 	GetDeduction(w http.ResponseWriter, r *http.Request, id DeductionId)
@@ -1146,6 +1293,15 @@ type ServerInterface interface {
 	// VoidOperation Give up on a key
 	// (POST /v1/operations/{key}/void)
 	VoidOperation(w http.ResponseWriter, r *http.Request, key Key)
+	// CommitOrder Take what an order holds
+	// (POST /v1/orders/{order_id}/commit)
+	CommitOrder(w http.ResponseWriter, r *http.Request, orderId OrderId)
+	// ReleaseOrder Give back what an order holds
+	// (POST /v1/orders/{order_id}/release)
+	ReleaseOrder(w http.ResponseWriter, r *http.Request, orderId OrderId)
+	// ReturnOrder Book that an order came back
+	// (POST /v1/orders/{order_id}/returns)
+	ReturnOrder(w http.ResponseWriter, r *http.Request, orderId OrderId, params ReturnOrderParams)
 	// ListItems List items
 	// (GET /v1/stock)
 	ListItems(w http.ResponseWriter, r *http.Request, params ListItemsParams)
@@ -1179,6 +1335,12 @@ func (_ Unimplemented) ListDeductions(w http.ResponseWriter, r *http.Request, pa
 // CreateDeduction Take or hold stock for an order
 // (POST /v1/deductions)
 func (_ Unimplemented) CreateDeduction(w http.ResponseWriter, r *http.Request, params CreateDeductionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateDeductions Take or hold stock for many orders
+// (POST /v1/deductions/batch)
+func (_ Unimplemented) CreateDeductions(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1227,6 +1389,24 @@ func (_ Unimplemented) GetOperation(w http.ResponseWriter, r *http.Request, key 
 // VoidOperation Give up on a key
 // (POST /v1/operations/{key}/void)
 func (_ Unimplemented) VoidOperation(w http.ResponseWriter, r *http.Request, key Key) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CommitOrder Take what an order holds
+// (POST /v1/orders/{order_id}/commit)
+func (_ Unimplemented) CommitOrder(w http.ResponseWriter, r *http.Request, orderId OrderId) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ReleaseOrder Give back what an order holds
+// (POST /v1/orders/{order_id}/release)
+func (_ Unimplemented) ReleaseOrder(w http.ResponseWriter, r *http.Request, orderId OrderId) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ReturnOrder Book that an order came back
+// (POST /v1/orders/{order_id}/returns)
+func (_ Unimplemented) ReturnOrder(w http.ResponseWriter, r *http.Request, orderId OrderId, params ReturnOrderParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1383,6 +1563,20 @@ func (siw *ServerInterfaceWrapper) CreateDeduction(w http.ResponseWriter, r *htt
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CreateDeduction(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateDeductions operation middleware
+func (siw *ServerInterfaceWrapper) CreateDeductions(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateDeductions(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1631,6 +1825,112 @@ func (siw *ServerInterfaceWrapper) VoidOperation(w http.ResponseWriter, r *http.
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.VoidOperation(w, r, key)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CommitOrder operation middleware
+func (siw *ServerInterfaceWrapper) CommitOrder(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "order_id" -------------
+	var orderId OrderId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "order_id", chi.URLParam(r, "order_id"), &orderId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "order_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CommitOrder(w, r, orderId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ReleaseOrder operation middleware
+func (siw *ServerInterfaceWrapper) ReleaseOrder(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "order_id" -------------
+	var orderId OrderId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "order_id", chi.URLParam(r, "order_id"), &orderId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "order_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReleaseOrder(w, r, orderId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ReturnOrder operation middleware
+func (siw *ServerInterfaceWrapper) ReturnOrder(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "order_id" -------------
+	var orderId OrderId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "order_id", chi.URLParam(r, "order_id"), &orderId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "order_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReturnOrderParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReturnOrder(w, r, orderId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2207,6 +2507,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/v1/deductions", wrapper.CreateDeduction)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/deductions/batch", wrapper.CreateDeductions)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/deductions/{id}", wrapper.GetDeduction)
 	})
 	r.Group(func(r chi.Router) {
@@ -2220,6 +2523,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/deductions/{id}/returns", wrapper.ReturnDeduction)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/orders/{order_id}/commit", wrapper.CommitOrder)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/orders/{order_id}/release", wrapper.ReleaseOrder)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/orders/{order_id}/returns", wrapper.ReturnOrder)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/operations/{key}", wrapper.GetOperation)

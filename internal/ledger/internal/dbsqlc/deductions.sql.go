@@ -165,6 +165,48 @@ func (q *Queries) ListByOrder(ctx context.Context, arg ListByOrderParams) ([]uui
 	return items, nil
 }
 
+const listCurrent = `-- name: ListCurrent :many
+SELECT DISTINCT ON (part) id
+FROM (
+    SELECT a.id, a.part, true AS live, a.created_at
+    FROM deductions a
+    WHERE a.client = $1 AND a.order_id = $2 AND a.state IN ('held', 'committed')
+    UNION ALL
+    SELECT b.id, b.part, false AS live, b.created_at
+    FROM deductions b
+    WHERE b.client = $1 AND b.order_id = $2 AND b.state NOT IN ('held', 'committed')
+) AS of_order
+ORDER BY part, live DESC, created_at DESC, id DESC
+LIMIT $3
+`
+
+type ListCurrentParams struct {
+	Client   string
+	OrderID  string
+	RowLimit int32
+}
+
+// Of each part of an order the deduction that counts: the live one, else the last.
+func (q *Queries) ListCurrent(ctx context.Context, arg ListCurrentParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, listCurrent, arg.Client, arg.OrderID, arg.RowLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listDue = `-- name: ListDue :many
 SELECT id
 FROM deductions
