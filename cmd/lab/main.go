@@ -23,6 +23,8 @@ import (
 type commandLine struct {
 	List listCommand `cmd:"" help:"List the experiments."`
 	Run  runCommand  `cmd:"" help:"Run experiments; exit 1 unless every anomaly is seen and every protection holds."`
+
+	Layers layersCommand `cmd:"" help:"Sell with layers taken away, one after the other: what each is worth, and what goes wrong without it."`
 }
 
 func main() {
@@ -143,7 +145,7 @@ func (c *runCommand) Run(ctx context.Context, s streams) error {
 	}
 	report := &lab.Report{
 		Results: results, Runs: c.Runs, At: began, Took: time.Since(began),
-		Machine: fmt.Sprintf("%s/%s, %d CPUs", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()),
+		Machine: machine(),
 	}
 	if err := c.tell(report, s.out); err != nil {
 		return err
@@ -198,4 +200,9 @@ func table(report *lab.Report, out io.Writer) error {
 	}
 	_, err := fmt.Fprintf(out, "%d of %d experiments showed what they claim, in %.1f s\n", report.Shown(), len(report.Results), report.Took.Seconds())
 	return err
+}
+
+// machine says in words what this runs on.
+func machine() string {
+	return fmt.Sprintf("%s/%s, %d CPUs", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 }

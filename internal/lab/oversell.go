@@ -85,12 +85,6 @@ func sell(buy buyer, seen func(sold int) bool) func(context.Context, *Stage) (bo
 	}
 }
 
-// look reads how many are left, and the version of the row.
-func look(ctx context.Context, pool *pgxpool.Pool, name string) (left, version int64, err error) {
-	err = pool.QueryRow(ctx, `SELECT on_hand, version FROM stock WHERE name = $1`, name).Scan(&left, &version)
-	return left, version, err
-}
-
 func readThenWrite(ctx context.Context, pool *pgxpool.Pool, name string, ready func()) error {
 	left, _, err := look(ctx, pool, name)
 	if err != nil {

@@ -191,7 +191,7 @@ func PlayRole() (played bool) {
 	}
 	c := &Child{args: os.Getenv(argsVariable), out: json.NewEncoder(os.Stdout), heard: bufio.NewScanner(os.Stdin)}
 	experiment, role, _ := strings.Cut(name, "/")
-	for _, e := range All() {
+	for _, e := range append(All(), layersExperiment()) {
 		if play := e.Roles[role]; e.Name == experiment && play != nil {
 			if err := play(context.Background(), c); err != nil {
 				fmt.Fprintln(os.Stderr, err)
