@@ -14,7 +14,8 @@ GOLANGCI := $(call tool,golangci-lint) golangci-lint
 
 SQLC_OUT := internal/ledger/internal/dbsqlc
 OPENAPI_OUT := internal/httpapi/internal/openapi
-GENERATED := $(SQLC_OUT) $(OPENAPI_OUT)
+CLIENT_OUT := client/api
+GENERATED := $(SQLC_OUT) $(OPENAPI_OUT) $(CLIENT_OUT)
 
 ##@ Use
 

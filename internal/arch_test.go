@@ -23,6 +23,7 @@ const module = "github.com/holdfast-stock/holdfast"
 // directly under internal/ with all packages below it, or one of cmd and db.
 var mayImport = map[string][]string{
 	"cmd":                {anything},
+	"client":             {},
 	"db":                 {},
 	"internal/stock":     {},
 	"internal/fault":     {},
