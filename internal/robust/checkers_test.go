@@ -119,6 +119,9 @@ func TestEveryRuleIsBrokenBySomething(t *testing.T) {
 		{"a hold holds what is not held", "lines", false, func(h *robust.History) { h.Ledger.Deductions[2].Lines[0].Held = 1 }},
 		{"a deduction is lost", "acknowledged", false, func(h *robust.History) { h.Ledger.Keys = h.Ledger.Keys[:3] }},
 		{"a commit is lost", "acknowledged", false, func(h *robust.History) { h.Ledger.Movements[3].Kind = "release" }},
+		{"a deduction cannot be found", "acknowledged", false, func(h *robust.History) {
+			h.Ops[4].Outcome, h.Ops[4].Problem = robust.Refused, "urn:holdfast:problem:not-found"
+		}},
 		{"a key belongs to another deduction", "acknowledged", false, func(h *robust.History) { h.Ops[1].Deduction = "d3" }},
 		{"a key has two effects", "once", false, func(h *robust.History) {
 			h.Ledger.Keys = append(h.Ledger.Keys, h.Ledger.Keys[1])

@@ -1,8 +1,10 @@
 package robust
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -54,19 +56,26 @@ var counter = porcupine.Model{
 				return false, state
 			}
 		}
-		said, ok := output.(Level)
-		return !ok || said == now, now
+		return output == now, now
 	},
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%s → %+v", input.(change).what, output) },
 	DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
 }
 
-// perItem sorts what happened by item. All levels are without the item's name, which is the same for all.
+// maxAtOnce is up to how many operations under way at once on an item its reads are looked at too. Beyond, the search for the place
+// of each read takes too long, and the writes are left, whose answers say what they come after.
+const maxAtOnce = 8
+
+// perItem sorts what happened by item.
 func (c *checker) perItem() map[string][]porcupine.Operation {
-	all := map[string][]porcupine.Operation{}
+	writes, reads := map[string][]porcupine.Operation{}, map[string][]porcupine.Operation{}
 	claimed := map[[2]any]bool{}
 	for i := range c.h.Ops {
 		op := &c.h.Ops[i]
+		said := map[string]Level{}
+		for _, l := range op.Levels {
+			said[l.SKU] = anonymous(l)
+		}
 		moves, _ := c.effectOf(op)
 		byItem := map[string][]Movement{}
 		for _, m := range moves {
@@ -75,33 +84,63 @@ func (c *checker) perItem() map[string][]porcupine.Operation {
 				byItem[m.SKU] = append(byItem[m.SKU], m)
 			}
 		}
-		back := int64(op.Return)
-		if op.Outcome != Done { // refused in doubt, and done all the same: nobody knows when
-			back = math.MaxInt64
-		}
 		for sku, moves := range byItem {
-			after := moves[len(moves)-1].Level
-			after.SKU = ""
-			all[sku] = append(all[sku], porcupine.Operation{
-				ClientId: op.Process, Call: int64(op.Call), Return: back, Input: change{describe(op), moves}, Output: after,
-			})
+			write := operation(op, moves, anonymous(moves[len(moves)-1].Level))
+			if l, ok := said[sku]; ok && !op.Replayed {
+				write.Output = l
+				delete(said, sku)
+			}
+			if op.Outcome != Done { // nobody knows when
+				write.Return = math.MaxInt64
+			}
+			writes[sku] = append(writes[sku], write)
 		}
-		for _, l := range op.Levels {
-			sku := l.SKU
-			l.SKU = ""
-			all[sku] = append(all[sku], porcupine.Operation{
-				ClientId: op.Process, Call: int64(op.Call), Return: int64(op.Return), Input: change{what: describe(op)}, Output: l,
-			})
+		for sku, l := range said {
+			reads[sku] = append(reads[sku], operation(op, nil, l))
 		}
 	}
 	for sku, moves := range c.items {
 		for _, m := range moves {
 			if !claimed[[2]any{sku, m.Version}] { // by the service itself
-				all[sku] = append(all[sku], porcupine.Operation{
-					Call: int64(max(m.At, 0)), Return: math.MaxInt64, Input: change{m.Kind, []Movement{m}}, Output: nil,
+				writes[sku] = append(writes[sku], porcupine.Operation{
+					Call: int64(max(m.At, 0)), Return: math.MaxInt64, Input: change{m.Kind, []Movement{m}}, Output: anonymous(m.Level),
 				})
 			}
 		}
 	}
-	return all
+	for sku := range writes {
+		if all := slices.Concat(writes[sku], reads[sku]); atOnce(all) <= maxAtOnce {
+			writes[sku] = all
+		}
+	}
+	return writes
+}
+
+func operation(op *Op, moves []Movement, output Level) porcupine.Operation {
+	return porcupine.Operation{
+		ClientId: op.Process, Call: int64(op.Call), Return: int64(op.Return), Input: change{describe(op), moves}, Output: output,
+	}
+}
+
+// anonymous figures: the counter has no name.
+func anonymous(l Level) Level {
+	l.SKU = ""
+	return l
+}
+
+// atOnce is how many operations were under way at once, at most, without those that never ended.
+func atOnce(ops []porcupine.Operation) int {
+	var edges [][2]int64
+	for i := range ops {
+		if ops[i].Return < math.MaxInt64 {
+			edges = append(edges, [2]int64{ops[i].Call, 1}, [2]int64{ops[i].Return, -1})
+		}
+	}
+	slices.SortFunc(edges, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
+	most, now := 0, 0
+	for _, e := range edges {
+		now += int(e[1])
+		most = max(most, now)
+	}
+	return most
 }

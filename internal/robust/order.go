@@ -24,6 +24,9 @@ const (
 	never       = time.Duration(math.MaxInt64)
 )
 
+// problemNotFound is the problem's type that a deduction is not there.
+const problemNotFound = "urn:holdfast:problem:not-found"
+
 // checker has a history sorted for looking things up.
 type checker struct {
 	h         *History
@@ -177,6 +180,9 @@ type span struct {
 // checkOp compares an operation with what the ledger says of it, and notes its spans.
 func (c *checker) checkOp(op *Op, spans map[string][]span) {
 	moves, known := c.effectOf(op)
+	if op.Deduction != "" && op.Problem == problemNotFound {
+		c.fail("acknowledged", "%s is about a deduction that was acknowledged and is not there", describe(op))
+	}
 	switch {
 	case op.Outcome == Done && op.Kind != Read && !known:
 		c.fail("acknowledged", "%s is not in the ledger", describe(op))
