@@ -38,6 +38,9 @@ type result struct {
 	hold time.Duration
 	// certain: the refusal rests on nothing that another reading could change.
 	certain bool
+	// unproven: it shows an item that the operation does not change, so that its write would not find out that the
+	// figures are old.
+	unproven bool
 }
 
 func refuse(err error) result { return result{err: err} }
@@ -48,9 +51,11 @@ func (v *view) answer(d *deductionRow, hold time.Duration) result {
 	if hold == 0 {
 		out.Deduction = v.asOfNow(d)
 	}
+	unproven := false
 	for i := range d.Lines {
 		if row := v.items[d.Lines[i].Item]; row != nil && !row.listed {
 			row.listed = true
+			unproven = unproven || row.levels.Version == row.seen
 			out.Levels = append(out.Levels, row.levels)
 		}
 	}
@@ -59,7 +64,7 @@ func (v *view) answer(d *deductionRow, hold time.Duration) result {
 			row.listed = false
 		}
 	}
-	return result{outcome: out, hold: hold}
+	return result{outcome: out, hold: hold, unproven: unproven}
 }
 
 // rehearsal decides an operation on a copy of what it may change: a verdict, and nothing to write.

@@ -118,3 +118,46 @@ func TestSettingsMeetOrders(t *testing.T) {
 	}
 	mustHold(t, url)
 }
+
+// TestAnswersShowNoOldFigures: an operation that changes a deduction, and not all of its items, must not show what its process remembers
+// of the others.
+func TestAnswersShowNoOldFigures(t *testing.T) {
+	t.Parallel()
+	url := sandbox.Database(t)
+	mine, other := openAt(t, url), openAt(t, url)
+	stockUp(t, mine, "A", 9)
+	stockUp(t, mine, "B", 9)
+	hold := order("held", "A", "B")
+	hold.Hold = stock.MaxHold / 2
+	d := deduct(t, mine, hold)
+	first := []stock.LineQuantity{{No: 1, Quantity: 1}}
+	commit := func(key string, lines []stock.LineQuantity) *stock.CommitRequest {
+		return &stock.CommitRequest{Keyed: stock.Keyed{Client: "shop", Key: key}, ID: d.ID, Lines: lines, KeepRest: true}
+	}
+	for i, c := range []struct {
+		name string
+		do   func() (*stock.Outcome, error)
+	}{
+		{"extend", func() (*stock.Outcome, error) {
+			return mine.Extend(t.Context(), &stock.ExtendRequest{Client: "shop", ID: d.ID, Hold: stock.MaxHold / 2})
+		}},
+		{"commit of one line", func() (*stock.Outcome, error) { return mine.Commit(t.Context(), commit("first", first)) }},
+		{"release", func() (*stock.Outcome, error) {
+			return mine.Release(t.Context(), &stock.ReleaseRequest{Client: "shop", ID: d.ID})
+		}},
+		{"release again", func() (*stock.Outcome, error) {
+			return mine.Release(t.Context(), &stock.ReleaseRequest{Client: "shop", ID: d.ID})
+		}},
+	} {
+		deduct(t, other, order(c.name, "B"))
+		out, err := c.do()
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		got, want := out.Levels[slices.IndexFunc(out.Levels, func(l stock.Levels) bool { return l.SKU == "B" })], levels(t, other, "B")
+		if got.Version != want.Version || got.OnHand != want.OnHand || got.Held != want.Held {
+			t.Errorf("%d %s shows %s, it is %s", i, c.name, figures(got), figures(want))
+		}
+	}
+	mustHold(t, url)
+}
