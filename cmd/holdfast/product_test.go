@@ -18,7 +18,7 @@ func TestTheProductHasNoDefects(t *testing.T) {
 	if !bytes.Contains(product, []byte("HOLDFAST_DATABASE_URL")) {
 		t.Fatal("the names of variables are not to be found in the command: this test cannot fail")
 	}
-	traces := []string{"HOLDFAST_DEFECT", "internal/ledger.(*memory).stale", "internal/httpapi.(*client).named"}
+	traces := []string{"HOLDFAST_DEFECT", "HOLDFAST_FAILPOINT", "internal/ledger.(*memory).stale", "internal/httpapi.(*client).named"}
 	for _, name := range defect.All() {
 		traces = append(traces, string(name))
 	}

@@ -52,6 +52,27 @@ func All() []Name {
 	}
 }
 
+// Point is a place in the service where a process can be ended or stopped, at exactly that moment, in a build with the tag: the variable
+// HOLDFAST_FAILPOINT says where, how and at which passage, such as "ticket-taken kill 100" or "committed stop 1".
+type Point string
+
+// The points, in the order in which a deduction passes them.
+const (
+	BeforeGate  Point = "before-gate"
+	TicketTaken Point = "ticket-taken"
+	RowsRead    Point = "rows-read"    // of a batch that is decided on rows just read or locked
+	BeforeWrite Point = "before-write" // the batch is decided
+	Written     Point = "written"      // inside its transaction, or committed with it where it had none
+	Committed   Point = "committed"    // the gate is not told yet
+	Settled     Point = "settled"      // the caller is not answered yet
+	DueListed   Point = "due-listed"   // holds whose time is over, not ended yet
+)
+
+// Points are all of them.
+func Points() []Point {
+	return []Point{BeforeGate, TicketTaken, RowsRead, BeforeWrite, Written, Committed, Settled, DueListed}
+}
+
 // Statements is what carries out SQL statements: a session, a pool or a transaction.
 type Statements interface {
 	Exec(context.Context, string, ...any) (pgconn.CommandTag, error)

@@ -16,6 +16,9 @@ func TestNothingIsWrongWithoutTheTag(t *testing.T) {
 			t.Errorf("%s is on", name)
 		}
 	}
+	for _, point := range defect.Points() {
+		defect.Reach(point)
+	}
 	if err := defect.Start(t.Context(), "postgres://nobody@127.0.0.1:1/", slog.New(slog.DiscardHandler)); err != nil {
 		t.Error(err)
 	}

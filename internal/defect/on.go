@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -24,6 +26,9 @@ func On(n Name) bool { return n == chosen }
 // Start says loudly what this build is, and takes what would stop the defect out of the database. It must not be called before the
 // database is migrated, and refuses a defect that there is none of.
 func Start(ctx context.Context, databaseURL string, log *slog.Logger) error {
+	if failing.err != nil {
+		return failing.err
+	}
 	if chosen != "" && !slices.Contains(All(), chosen) {
 		return fmt.Errorf("HOLDFAST_DEFECT: there is no defect %q, but %q", chosen, All())
 	}
@@ -45,6 +50,45 @@ func Start(ctx context.Context, databaseURL string, log *slog.Logger) error {
 		}
 		return nil
 	})
+}
+
+// failing is the point where this process ends or stops.
+var failing = parseFailpoint(os.Getenv("HOLDFAST_FAILPOINT"))
+
+type failpoint struct {
+	point  Point
+	signal syscall.Signal
+	left   atomic.Int64 // passages until then
+	err    error
+}
+
+func parseFailpoint(text string) *failpoint {
+	f := new(failpoint)
+	if text == "" {
+		return f
+	}
+	var how string
+	var passage int64
+	if _, err := fmt.Sscanf(text, "%s %s %d", &f.point, &how, &passage); err != nil {
+		f.err = fmt.Errorf("HOLDFAST_FAILPOINT %q: %w", text, err)
+		return f
+	}
+	f.left.Store(passage)
+	f.signal = map[string]syscall.Signal{"kill": syscall.SIGKILL, "stop": syscall.SIGSTOP}[how]
+	if f.signal == 0 || !slices.Contains(Points(), f.point) {
+		f.err = fmt.Errorf("HOLDFAST_FAILPOINT %q: it must be kill or stop at one of %q", text, Points())
+	}
+	return f
+}
+
+// Reach ends or stops the process if this is where it is to be.
+func Reach(p Point) {
+	if p == failing.point && failing.left.Add(-1) == 0 {
+		_ = syscall.Kill(os.Getpid(), failing.signal) // ourselves are always there
+		if failing.signal == syscall.SIGKILL {
+			select {} // not one step further
+		}
+	}
 }
 
 // What keeps a defect from showing is taken out of the database. Lookups keep an index.

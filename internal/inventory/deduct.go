@@ -42,10 +42,14 @@ func (s *Service) round(ctx context.Context, all []*stock.DeductRequest) (result
 	for i, r := range all {
 		wishes[i] = gate.Wish{Ticket: gate.TicketFor(r.Client, r.OrderID, r.Part), Lines: r.Lines}
 	}
+	defect.Reach(defect.BeforeGate)
 	answers := s.gate.TakeAll(ctx, wishes)
+	defect.Reach(defect.TicketTaken)
 	results, passed, refused := s.refuse(ctx, all, answers)
+	decided := s.decideAll(ctx, pick(all, passed))
+	defect.Reach(defect.Settled)
 	wasted := false
-	for n, done := range s.decideAll(ctx, pick(all, passed)) {
+	for n, done := range decided {
 		i := passed[n]
 		results[i] = done
 		if answers[i].Verdict != gate.Granted {

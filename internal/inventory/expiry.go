@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast-stock/holdfast/internal/defect"
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
 
@@ -102,6 +103,9 @@ func (s *Service) Sweep(ctx context.Context) error {
 
 // expire ends holds, many in one batch of the ledger. The first error is returned after all were tried.
 func (s *Service) expire(ctx context.Context, due []stock.DeductionID) error {
+	if len(due) > 0 {
+		defect.Reach(defect.DueListed)
+	}
 	var (
 		group sync.WaitGroup
 		once  sync.Once

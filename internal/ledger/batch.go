@@ -183,6 +183,7 @@ func (w *writer) attempt(v *view, batch []*request, on basis, decided map[stock.
 	if err := readBasis(ctx, queries, v, batch, on); err != nil {
 		return nil, w.broken(err, false)
 	}
+	defect.Reach(defect.RowsRead)
 	if decided != nil {
 		w.ledger.memory.contended(decided, v.items, time.Now())
 	}
@@ -229,6 +230,7 @@ func (w *writer) commit(ctx context.Context, q *dbsqlc.Queries, tx pgx.Tx, v *vi
 		}
 		return results, nil
 	}
+	defect.Reach(defect.BeforeWrite)
 	w.conn.warned.Store(false)
 	start := time.Now()
 	asSeen, at, err := write(ctx, q, v, batch)
@@ -238,6 +240,7 @@ func (w *writer) commit(ctx context.Context, q *dbsqlc.Queries, tx pgx.Tx, v *vi
 	if !asSeen {
 		return nil, errNotAsSeen
 	}
+	defect.Reach(defect.Written)
 	if tx != nil {
 		if err := tx.Commit(ctx); err != nil {
 			return results, w.broken(err, true)
@@ -248,6 +251,7 @@ func (w *writer) commit(ctx context.Context, q *dbsqlc.Queries, tx pgx.Tx, v *vi
 		// here, but not where it was promised to be.
 		return nil, errUnconfirmed
 	}
+	defect.Reach(defect.Committed)
 	l.metrics.commitTime.Observe(time.Since(start).Seconds())
 	for i := range results {
 		results[i].stamp(at)
