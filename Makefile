@@ -58,6 +58,16 @@ load: build build-k6lite ## Run a load script: SCRIPT=hot-sku, PROCESSES=2, ARGS
 build-k6lite:
 	@cd cmd/k6lite && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/k6lite .
 
+# Both build the service twice, as it is and with defects and failpoints, and fail on the first violation; ROBUST_DIR keeps what was seen
+# of one, ROBUST_SEED repeats an order of faults.
+.PHONY: chaos
+chaos: ## Break everything that a service depends on under load, and check what clients saw (ARGS='-rounds 3')
+	@go test -count=1 -tags chaos -timeout 30m -v -run 'Fault|Defect' ./internal/robust -long $(ARGS)
+
+.PHONY: chaos-short
+chaos-short: ## The faults that are over soon, and every seeded defect (ARGS='-run Defect')
+	@go test -count=1 -tags chaos -timeout 10m -run 'Fault|Defect' $(ARGS) ./internal/robust
+
 ##@ Change
 
 # -shuffle shows tests that lean on each other, and keeps Go from answering out of its cache.

@@ -213,7 +213,7 @@ func decideAll(v *view, batch []*request) ([]result, error) {
 			continue
 		}
 		results[i] = r.op.decide(v)
-		if results[i].err != nil && !(v.fresh && v.named) && !results[i].certain || results[i].unproven && !v.fresh {
+		if results[i].err != nil && !(v.fresh && v.named) && !results[i].certain || results[i].needsProof() && !v.fresh {
 			return nil, errNeedsRead
 		}
 	}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"time"
 
 	"github.com/holdfast-stock/holdfast/internal/stock"
@@ -65,6 +66,11 @@ func (v *view) answer(d *deductionRow, hold time.Duration) result {
 		}
 	}
 	return result{outcome: out, hold: hold, unproven: unproven}
+}
+
+// needsProof reports whether the result, or one of those it consists of, is unproven.
+func (r *result) needsProof() bool {
+	return r.unproven || slices.ContainsFunc(r.each, func(one result) bool { return one.needsProof() })
 }
 
 // rehearsal decides an operation on a copy of what it may change: a verdict, and nothing to write.

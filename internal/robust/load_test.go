@@ -54,7 +54,7 @@ func (w *world) begin() *load {
 }
 
 func (w *world) prepare() *load {
-	l := &load{world: w, cut: 0.015, tries: 20 * time.Second, stop: make(chan struct{})}
+	l := &load{world: w, cut: 0.015, tries: 30 * time.Second, stop: make(chan struct{})}
 	c := l.customer(0)
 	for i := range cold + 1 {
 		sku := skuOf(i)
@@ -93,6 +93,7 @@ type customer struct {
 	number int
 	client string
 	keys   int
+	only   *int        // the process it calls; nil: any
 	holds  []robust.Op // open as far as it knows
 	bought []robust.Op
 }
@@ -259,6 +260,9 @@ func (c *customer) do(op *robust.Op, method, path string, body any) {
 	op.Client, op.Call, op.Outcome = c.client, l.world.now(), robust.Unknown
 	process := c.random.IntN(2)
 	for deadline := time.Now().Add(l.tries); time.Now().Before(deadline) && op.Outcome == robust.Unknown; process = 1 - process {
+		if c.only != nil {
+			process = *c.only
+		}
 		limit := 7 * time.Second
 		if c.random.Float64() < l.cut {
 			limit = time.Duration(c.random.IntN(6000)) * time.Microsecond
@@ -271,14 +275,7 @@ func (c *customer) do(op *robust.Op, method, path string, body any) {
 			l.answers.Add(1)
 			continue
 		}
-		select { // another sending at once would find the same
-		case <-time.After(time.Duration(5+c.random.IntN(40)) * time.Millisecond):
-		case <-l.stop:
-			deadline = time.Now().Add(5 * time.Second) // nobody gives up before the others have
-			if l.tries < 5*time.Second {
-				deadline = time.Now()
-			}
-		}
+		time.Sleep(time.Duration(5+c.random.IntN(40)) * time.Millisecond) // at once it would find the same
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
