@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-stock/holdfast/internal/gate"
 	"github.com/holdfast-stock/holdfast/internal/inventory"
 	"github.com/holdfast-stock/holdfast/internal/ledger"
+	numbers "github.com/holdfast-stock/holdfast/internal/number"
 )
 
 // config of the service. Units and defaults are in each field's help; check refuses impossible values.
@@ -34,6 +35,9 @@ type config struct {
 	GateAmple       int           `env:"HOLDFAST_GATE_AMPLE" default:"1000" help:"How many requests like one must fit into what is left for it to need no ticket, since nothing would be refused. Negative: every request takes one."`
 	Sweep           time.Duration `env:"HOLDFAST_SWEEP" default:"1s" help:"How often expired holds are released; answers do not wait for it. Negative: never."`
 	Reconcile       time.Duration `env:"HOLDFAST_RECONCILE" default:"1s" help:"How often a step of the continuous check of ledger and gate is made. Negative: never."`
+
+	Numbers      string `env:"HOLDFAST_NUMBERS" enum:"segments,snowflakes" default:"segments" help:"How deductions are numbered: segments (short, by blocks of a counter) or snowflakes (by time)."`
+	NumberWorker int    `env:"HOLDFAST_NUMBER_WORKER" default:"0" help:"This process's worker of the snowflakes, where you number them: 1 to 31, one a process. 0: leased from the ledger."`
 
 	Locks lockConfig `embed:""`
 
@@ -63,6 +67,9 @@ func (c *config) check() error {
 	count("HOLDFAST_MAX_PER_CLIENT", c.MaxPerClient, 100_000)
 	count("HOLDFAST_LEDGER_SESSIONS", c.LedgerSessions, 16)
 	count("HOLDFAST_READ_SESSIONS", c.ReadSessions, 256)
+	if c.NumberWorker < 0 || c.NumberWorker >= numbers.Workers {
+		wrong = append(wrong, fmt.Errorf("HOLDFAST_NUMBER_WORKER is %d: it must be 0 to %d", c.NumberWorker, numbers.Workers-1))
+	}
 	if err := c.Locks.check(); err != nil {
 		wrong = append(wrong, err)
 	}
@@ -83,7 +90,8 @@ func (c *config) inventory() inventory.Config {
 	return inventory.Config{
 		Ledger: ledger.Config{
 			URL: c.DatabaseURL, Writers: c.LedgerSessions, Readers: c.ReadSessions,
-			Patience: c.RequestDeadline * 4 / 5, // a batch is given up before its callers are
+			Patience:   c.RequestDeadline * 4 / 5, // a batch is given up before its callers are
+			Snowflakes: c.Numbers == "snowflakes", Worker: c.NumberWorker,
 		},
 		Gate: gate.Config{
 			CallTimeout: c.GateTimeout, Prefix: c.GatePrefix, TicketLife: c.RequestDeadline + time.Second, Ample: c.GateAmple,

@@ -68,15 +68,15 @@ WITH item_change AS (
     ) AS o(client, key, fingerprint, deduction_id, item_id, version, kind)
     WHERE (SELECT as_seen FROM verdict)
 ), new_deduction AS (
-    INSERT INTO deductions (id, created_at, updated_at, expires_at, state, client, order_id, part)
+    INSERT INTO deductions (id, created_at, updated_at, expires_at, state, client, order_id, part, number)
     SELECT d.id, now(), now(),
         now() + d.hold,
         d.state,
-        d.client, d.order_id, d.part
+        d.client, d.order_id, d.part, d.number
     FROM ROWS FROM (
         unnest(@deduction_ids::uuid[]), unnest(@deduction_holds::interval[]), unnest(@deduction_states::text[]), unnest(@deduction_clients::text[]),
-        unnest(@deduction_orders::text[]), unnest(@deduction_parts::text[])
-    ) AS d(id, hold, state, client, order_id, part)
+        unnest(@deduction_orders::text[]), unnest(@deduction_parts::text[]), unnest(@deduction_numbers::bigint[])
+    ) AS d(id, hold, state, client, order_id, part, number)
     WHERE (SELECT as_seen FROM verdict)
 ), new_line AS (
     INSERT INTO deduction_lines (deduction_id, item_id, quantity, held, committed, line_no, line_id)
@@ -122,8 +122,8 @@ WITH item_change AS (
     SELECT *
     FROM ROWS FROM (
         unnest(@deduction_ids::uuid[]), unnest(@deduction_holds::interval[]), unnest(@clients::text[]), unnest(@keys::text[]),
-        unnest(@fingerprints::bytea[]), unnest(@orders::text[]), unnest(@parts::text[])
-    ) AS d(id, hold, client, key, fingerprint, order_id, part)
+        unnest(@fingerprints::bytea[]), unnest(@orders::text[]), unnest(@parts::text[]), unnest(@numbers::bigint[])
+    ) AS d(id, hold, client, key, fingerprint, order_id, part, number)
     WHERE (SELECT as_seen FROM verdict)
 ), line AS MATERIALIZED (
     SELECT *
@@ -143,9 +143,9 @@ WITH item_change AS (
     SELECT d.client, d.key, d.fingerprint, d.id, now(), 'deduct'
     FROM deduction d
 ), new_deduction AS (
-    INSERT INTO deductions (id, created_at, updated_at, expires_at, state, client, order_id, part)
+    INSERT INTO deductions (id, created_at, updated_at, expires_at, state, client, order_id, part, number)
     SELECT d.id, now(), now(), now() + d.hold, CASE WHEN d.hold IS NULL THEN 'committed' ELSE 'held' END,
-        d.client, d.order_id, d.part
+        d.client, d.order_id, d.part, d.number
     FROM deduction d
 ), new_line AS (
     INSERT INTO deduction_lines (deduction_id, item_id, quantity, held, committed, line_no, line_id)
@@ -172,9 +172,9 @@ WITH changed_item AS (
     SELECT @client::text, @key::text, @fingerprint::bytea, @deduction_id::uuid, now(), 'deduct'
     FROM changed_item c
 ), new_deduction AS (
-    INSERT INTO deductions (id, created_at, updated_at, expires_at, state, client, order_id, part)
+    INSERT INTO deductions (id, created_at, updated_at, expires_at, state, client, order_id, part, number)
     SELECT @deduction_id::uuid, now(), now(), now() + sqlc.narg(hold)::interval,
-        @state::text, @client::text, @order_id::text, @part::text
+        @state::text, @client::text, @order_id::text, @part::text, @number::bigint
     FROM changed_item c
 ), new_line AS (
     INSERT INTO deduction_lines (deduction_id, item_id, quantity, held, committed, line_no, line_id)

@@ -17,6 +17,7 @@ JOIN deductions d ON d.client = n.client AND d.order_id = n.order_id AND d.part 
 -- Reads deductions by id, a row a line, with the ledger's clock: a hold is over when its expiry is not after
 -- it, whether or not it was swept.
 SELECT d.id, d.client, d.order_id, d.part, d.state, d.revision, d.created_at, d.updated_at, d.expires_at,
+    COALESCE(d.number, 0)::bigint AS number,
     statement_timestamp()::timestamptz AS read_at,
     l.line_no, l.line_id, l.quantity, l.held, l.committed, l.returned, i.sku, i.location
 FROM deductions d

@@ -167,7 +167,11 @@ func appendOutcome(b []byte, out *stock.Outcome) []byte {
 func appendDeduction(b []byte, d *stock.Deduction, levels []stock.Levels) []byte {
 	b = append(b, `{"id":"`...)
 	b = append(b, d.ID.String()...)
-	b = appendText(b, `","order_id":`, d.OrderID)
+	b = append(b, '"')
+	if d.Number != 0 {
+		b = appendNumber(b, `,"number":`, d.Number)
+	}
+	b = appendText(b, `,"order_id":`, d.OrderID)
 	b = appendText(b, `,"part":`, d.Part)
 	b = appendText(b, `,"state":`, string(d.State))
 	b = appendNumber(b, `,"revision":`, d.Revision)

@@ -77,9 +77,10 @@ func (o operations) GetDeduction(w http.ResponseWriter, _ *http.Request, id open
 func (o operations) ListDeductions(w http.ResponseWriter, _ *http.Request, p openapi.ListDeductionsParams) {
 	c := callOf(w)
 	c.run(func() error {
-		q := stock.DeductionQuery{Client: c.client.name, OrderID: p.OrderId}
-		if err := stock.CheckName(p.OrderId); err != nil {
-			return invalidParameter("order_id", err.Error())
+		q := stock.DeductionQuery{Client: c.client.name}
+		var err error
+		if q.OrderID, q.Number, err = parseOrderOrNumber(p.OrderId, p.Number); err != nil {
+			return err
 		}
 		if p.State != nil {
 			if !p.State.Valid() {
@@ -87,7 +88,6 @@ func (o operations) ListDeductions(w http.ResponseWriter, _ *http.Request, p ope
 			}
 			q.State = stock.State(*p.State)
 		}
-		var err error
 		if q.Limit, err = parseLimit(p.Limit); err != nil {
 			return err
 		}

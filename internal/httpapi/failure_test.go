@@ -68,7 +68,8 @@ func TestNoLedger(t *testing.T) {
 func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	w, proxy := throughProxy(t)
-	w.stockUp(t, "kettle", 10)
+	w.stockUp(t, "kettle", 11)
+	w.call(t, shop, "POST", "/v1/deductions", strings.Replace(take, "1", "0", 1), key("before")...).want(t, 201)
 	proxy.DropReplies()
 	a := w.call(t, shop, "POST", "/v1/deductions", take, key("k")...)
 	p := a.problem(t, 503, "outcome-unknown")

@@ -137,6 +137,22 @@ func parseItemCursor(cursor *string) (*stock.Item, error) {
 	return &stock.Item{SKU: stock.SKU(sku), Location: stock.Location(location)}, nil
 }
 
+// parseOrderOrNumber reads which deductions are asked for: exactly one of the two says it.
+func parseOrderOrNumber(order *string, number *int64) (string, int64, error) {
+	switch {
+	case (order == nil) == (number == nil):
+		return "", 0, invalidParameter("order_id", "either order_id or number is needed, and not both")
+	case order != nil:
+		if err := stock.CheckName(*order); err != nil {
+			return "", 0, invalidParameter("order_id", err.Error())
+		}
+		return *order, 0, nil
+	case *number < 1:
+		return "", 0, invalidParameter("number", "must be a number of a deduction")
+	}
+	return "", *number, nil
+}
+
 func deductionCursor(id stock.DeductionID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
 func parseDeductionCursor(cursor *string) (*stock.DeductionID, error) {

@@ -48,7 +48,7 @@ func routes(w *openapi.ServerInterfaceWrapper) []route {
 		{method: post, pattern: order + "/commit", scope: ScopeDeductions, serve: w.CommitOrder},
 		{method: post, pattern: order + "/release", scope: ScopeDeductions, serve: w.ReleaseOrder},
 		{method: post, pattern: order + "/returns", scope: ScopeDeductions, serve: w.ReturnOrder},
-		{method: get, pattern: orders, scope: ScopeDeductions, serve: w.ListDeductions, query: page("order_id", "state")},
+		{method: get, pattern: orders, scope: ScopeDeductions, serve: w.ListDeductions, query: page("order_id", "number", "state")},
 		{method: get, pattern: deduction, scope: ScopeDeductions, serve: w.GetDeduction},
 		{method: post, pattern: deduction + "/commit", scope: ScopeDeductions, serve: w.CommitDeduction},
 		{method: post, pattern: deduction + "/release", scope: ScopeDeductions, serve: w.ReleaseDeduction},

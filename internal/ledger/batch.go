@@ -37,6 +37,8 @@ var (
 	errUsed      = errors.New("a key or an order of the batch was used meanwhile")
 	errNeedsRead = errors.New("a verdict of the batch needs rows just read")
 
+	errNumberTaken = errors.New("a number of the batch was given out before")
+
 	// errUnconfirmed: committed here, but the server did not wait for its standby. Sending again would find
 	// it and call it done, so only the caller's retry may.
 	errUnconfirmed = fmt.Errorf("%w: committed without its standby", stock.ErrUnknownOutcome)
@@ -118,6 +120,12 @@ func (w *writer) settle(batch []*request, deadline time.Time) ([]result, error) 
 			l.metrics.duplicates.Inc()
 			l.memory.suspect(time.Now())
 			on = basis{max(on.rows, justRead), true}
+		case errors.Is(err, errNumberTaken):
+			l.log.Warn("a number was given out before: the counter was set back", "requests", len(batch))
+			if err := l.renumber(batch, deadline); err != nil {
+				return nil, err
+			}
+			on.rows = max(on.rows, justRead)
 		case errors.Is(err, errUnconfirmed):
 			return nil, err
 		case errors.Is(err, stock.ErrUnknownOutcome):

@@ -127,6 +127,8 @@ func refused(answer *pgconn.PgError) error {
 	case answer.Code == pgerrcode.UniqueViolation &&
 		(answer.ConstraintName == "operations_pkey" || answer.ConstraintName == "deductions_live_key"):
 		return errUsed
+	case answer.Code == pgerrcode.UniqueViolation && answer.ConstraintName == "deductions_number_key":
+		return errNumberTaken
 	case answer.Code == pgerrcode.UniqueViolation && answer.ConstraintName == "movements_pkey",
 		answer.Code == pgerrcode.SerializationFailure, answer.Code == pgerrcode.DeadlockDetected,
 		answer.Code == pgerrcode.LockNotAvailable, answer.Code == pgerrcode.QueryCanceled:

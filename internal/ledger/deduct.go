@@ -10,6 +10,7 @@ import (
 type deduct struct {
 	*stock.DeductRequest
 	id          uuid.UUID // of the deduction it makes, the same however often the batch is sent
+	number      int64     // the same, unless the ledger has it already
 	fingerprint stock.Fingerprint
 	items       []stock.Item
 }
@@ -40,7 +41,7 @@ func (o *deduct) decide(v *view) result {
 		return refuse(err)
 	}
 	d := &deductionRow{stock.Deduction{
-		ID: o.id, Client: o.Client, OrderID: o.OrderID, Part: o.Part, State: stock.Committed, Revision: 1,
+		ID: o.id, Number: o.number, Client: o.Client, OrderID: o.OrderID, Part: o.Part, State: stock.Committed, Revision: 1,
 		Lines: make([]stock.Line, len(o.Lines)),
 	}}
 	if o.Hold > 0 {

@@ -138,7 +138,7 @@ func TestCloseDoesNotWaitForAServerThatIsGone(t *testing.T) {
 	}
 	answered := make(chan error, 1)
 	go func() {
-		_, err := l.Deduct(t.Context(), order("o", "A"))
+		_, err := l.Adjust(t.Context(), &stock.AdjustRequest{Keyed: keyed("k"), Item: at("A"), Kind: stock.Adjust, Delta: 1})
 		answered <- err
 	}()
 	eventually(t, "a writer has taken it", func() bool { return len(l.Busy()) == 1 })

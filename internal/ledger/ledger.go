@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-stock/holdfast/internal/defect"
 	"github.com/holdfast-stock/holdfast/internal/ledger/internal/dbsqlc"
+	"github.com/holdfast-stock/holdfast/internal/number"
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
 
@@ -25,6 +26,10 @@ type Config struct {
 	Writers  int           // sessions that write batches; 2. More only make batches smaller
 	Readers  int           // sessions that answer reads; 8
 	Patience time.Duration // how long one batch is tried before its callers are told; 4 s
+	// Snowflakes numbers deductions by time and worker, not by blocks of a counter; see [number]. Worker is this
+	// process's where an operator numbers them, from 1 to [number.Workers] - 1; 0: leased from the ledger.
+	Snowflakes bool
+	Worker     int
 	// Seen is told the figures of every item a batch changed or read, right after the commit and before any
 	// caller is answered. It must not block.
 	Seen       func([]stock.Levels)
@@ -43,6 +48,7 @@ type Ledger struct {
 	memory     *memory
 	sequencer  *sequencer // of batches
 	recalls    *sequencer // of look-ups by key
+	numbers    number.Source
 	workers    sync.WaitGroup
 	stop       chan struct{} // closed by Close: nobody pauses any more
 }
@@ -65,6 +71,10 @@ func Open(cfg Config) (*Ledger, error) {
 	l := &Ledger{
 		cfg: cfg, log: cfg.Log, metrics: m, connConfig: connConfig, pool: pool, reads: dbsqlc.New(defect.SQL(pool)),
 		memory: newMemory(), sequencer: newSequencer(m), recalls: newSequencer(m), stop: make(chan struct{}),
+	}
+	if l.numbers, err = l.numberSource(); err != nil {
+		pool.Close()
+		return nil, err
 	}
 	for range cfg.Writers {
 		w := &writer{ledger: l}
@@ -100,6 +110,7 @@ func (l *Ledger) Close() {
 	l.recalls.close()
 	close(l.stop)
 	l.workers.Wait()
+	l.numbers.Close()
 	l.pool.Close()
 }
 
@@ -136,7 +147,11 @@ func (l *Ledger) Deduct(ctx context.Context, r *stock.DeductRequest) (*stock.Out
 func (l *Ledger) DeductAll(ctx context.Context, all []*stock.DeductRequest) []stock.DeductResult {
 	ops, results := make([]operation, len(all)), make([]stock.DeductResult, len(all))
 	for i, r := range all {
-		ops[i] = newDeduct(r, uuid.Must(uuid.NewV7())) // it fails only without a source of randomness
+		op := newDeduct(r, uuid.Must(uuid.NewV7())) // it fails only without a source of randomness
+		if op.number, results[i].Err = l.numberFor(ctx); results[i].Err != nil {
+			return allFailed(results, results[i].Err)
+		}
+		ops[i] = op
 	}
 	answers := l.doAll(ctx, l.sequencer, ops)
 	for i := range answers {
@@ -150,6 +165,13 @@ func (l *Ledger) DeductAll(ctx context.Context, all []*stock.DeductRequest) []st
 		if out := results[i].Outcome; out != nil && out.Deduction.ID == ops[i].(*deduct).id {
 			out.Replayed = false // an earlier sending of this same request did it
 		}
+	}
+	return results
+}
+
+func allFailed(results []stock.DeductResult, err error) []stock.DeductResult {
+	for i := range results {
+		results[i].Err = err
 	}
 	return results
 }

@@ -18,7 +18,8 @@ func resetParams(p *dbsqlc.WriteBatchParams) {
 		OpDeductions: p.OpDeductions[:0], OpItems: p.OpItems[:0], OpVersions: p.OpVersions[:0], OpKinds: p.OpKinds[:0],
 		DeductionIds: p.DeductionIds[:0], DeductionHolds: p.DeductionHolds[:0], DeductionStates: p.DeductionStates[:0],
 		DeductionClients: p.DeductionClients[:0], DeductionOrders: p.DeductionOrders[:0], DeductionParts: p.DeductionParts[:0],
-		LineDeductions: p.LineDeductions[:0], LineItems: p.LineItems[:0], LineQuantities: p.LineQuantities[:0],
+		DeductionNumbers: p.DeductionNumbers[:0],
+		LineDeductions:   p.LineDeductions[:0], LineItems: p.LineItems[:0], LineQuantities: p.LineQuantities[:0],
 		LineHeld: p.LineHeld[:0], LineCommitted: p.LineCommitted[:0], LineNos: p.LineNos[:0], LineIds: p.LineIds[:0],
 		MovementItems: p.MovementItems[:0], MovementVersions: p.MovementVersions[:0],
 		MovementDeltaOnHand: p.MovementDeltaOnHand[:0], MovementDeltaHeld: p.MovementDeltaHeld[:0],
@@ -39,6 +40,7 @@ func (v *view) single(batch []*request) (dbsqlc.WriteOneParams, bool) {
 		ItemID: w.ItemIds[0], SeenVersion: w.ItemVersions[0], OnHand: w.ItemOnHand[0], Held: w.ItemHeld[0],
 		Client: op.Client, Key: op.Key, Fingerprint: op.fingerprint[:],
 		DeductionID: op.id, Hold: w.DeductionHolds[0], State: w.DeductionStates[0], OrderID: op.OrderID, Part: op.Part,
+		Number:   op.number,
 		Quantity: w.LineQuantities[0], LineHeld: w.LineHeld[0], LineCommitted: w.LineCommitted[0], LineID: w.LineIds[0],
 		DeltaOnHand: w.MovementDeltaOnHand[0], DeltaHeld: w.MovementDeltaHeld[0], MovementKind: w.MovementKinds[0],
 	}, true
@@ -54,7 +56,7 @@ func (v *view) rush() (dbsqlc.WriteDeductsParams, bool) {
 	return dbsqlc.WriteDeductsParams{
 		ItemIds: w.ItemIds, ItemVersions: w.ItemVersions, ItemOnHand: w.ItemOnHand, ItemHeld: w.ItemHeld, ItemSteps: w.ItemSteps,
 		DeductionIds: w.DeductionIds, DeductionHolds: w.DeductionHolds, Clients: w.DeductionClients, Keys: w.OpKeys,
-		Fingerprints: w.OpFingerprints, Orders: w.DeductionOrders, Parts: w.DeductionParts,
+		Fingerprints: w.OpFingerprints, Orders: w.DeductionOrders, Parts: w.DeductionParts, Numbers: w.DeductionNumbers,
 		LineDeductions: w.LineDeductions, LineItems: w.LineItems, LineQuantities: w.LineQuantities, LineHeld: w.LineHeld,
 		LineNos: w.LineNos, LineIds: w.LineIds,
 		MovementVersions: w.MovementVersions, MovementOnHand: w.MovementOnHand, MovementHeld: w.MovementHeld,

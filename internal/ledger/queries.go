@@ -120,19 +120,31 @@ func (l *Ledger) outcomes(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]s
 	return found, nil
 }
 
-// Deductions of one order, oldest first. Of those in one state a page may have few, or none, and still not be the last.
-func (l *Ledger) Deductions(ctx context.Context, q stock.DeductionQuery) (*stock.DeductionPage, error) {
+// findDeductions returns the ids of what is asked for, whatever its state.
+func (l *Ledger) findDeductions(ctx context.Context, q stock.DeductionQuery, limit int) ([]uuid.UUID, error) {
+	if q.Number != 0 {
+		if q.After != nil {
+			return nil, nil // there is one at most
+		}
+		return l.reads.ListByNumber(ctx, dbsqlc.ListByNumberParams{Number: q.Number, Client: q.Client})
+	}
 	after := uuid.UUID{}
 	if q.After != nil {
 		after = *q.After
 	}
+	return l.reads.ListByOrder(ctx, dbsqlc.ListByOrderParams{
+		Client: q.Client, OrderID: q.OrderID, AfterID: after, RowLimit: int32(limit),
+	})
+}
+
+// Deductions of one order, oldest first, or the one of a number. Of those in one state a page may have few, or none, and
+// still not be the last.
+func (l *Ledger) Deductions(ctx context.Context, q stock.DeductionQuery) (*stock.DeductionPage, error) {
 	look := q.Limit
 	if q.State != "" {
 		look = stock.MaxPage
 	}
-	ids, err := l.reads.ListByOrder(ctx, dbsqlc.ListByOrderParams{
-		Client: q.Client, OrderID: q.OrderID, AfterID: after, RowLimit: int32(look),
-	})
+	ids, err := l.findDeductions(ctx, q, look)
 	if err != nil {
 		return nil, readError(err)
 	}

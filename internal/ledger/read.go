@@ -95,7 +95,7 @@ func readDeductions(ctx context.Context, q *dbsqlc.Queries, v *view, ids []uuid.
 
 func deductionOf(r *dbsqlc.ReadDeductionsRow) stock.Deduction {
 	d := stock.Deduction{
-		ID: r.ID, Client: r.Client, OrderID: r.OrderID, Part: r.Part, State: stock.State(r.State), Revision: r.Revision,
+		ID: r.ID, Number: r.Number, Client: r.Client, OrderID: r.OrderID, Part: r.Part, State: stock.State(r.State), Revision: r.Revision,
 		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
 	}
 	if r.ExpiresAt != nil {

@@ -169,6 +169,7 @@ func (v *view) create(d *stock.Deduction, hold time.Duration, rows []*itemRow) {
 	w.DeductionClients = append(w.DeductionClients, d.Client)
 	w.DeductionOrders = append(w.DeductionOrders, d.OrderID)
 	w.DeductionParts = append(w.DeductionParts, d.Part)
+	w.DeductionNumbers = append(w.DeductionNumbers, d.Number)
 	for i := range d.Lines {
 		l := &d.Lines[i]
 		w.LineDeductions = append(w.LineDeductions, d.ID)

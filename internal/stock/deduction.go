@@ -38,6 +38,7 @@ func (s State) Live() bool { return s == Held || s == Committed }
 // Deduction is what an order took, or holds.
 type Deduction struct {
 	ID        DeductionID
+	Number    int64 // for people; 0: it was made before there were numbers
 	Client    string
 	OrderID   string
 	Part      string

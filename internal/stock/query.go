@@ -15,7 +15,8 @@ type ListQuery struct {
 // DeductionQuery asks for one page of a client's deductions of one order, oldest first.
 type DeductionQuery struct {
 	Client  string
-	OrderID string
+	OrderID string       // or
+	Number  int64        // 0: by OrderID
 	State   State        // empty: all
 	After   *DeductionID // the last id of the page before; nil: from the start
 	Limit   int          // 1 … MaxPage

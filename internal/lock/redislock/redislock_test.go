@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-stock/holdfast/internal/fault"
 	"github.com/holdfast-stock/holdfast/internal/lock"
 	"github.com/holdfast-stock/holdfast/internal/lock/redislock"
 	"github.com/holdfast-stock/holdfast/internal/sandbox"
@@ -177,6 +179,38 @@ func TestWaitersShareAConnectionThatEndsWithTheLocker(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("a connection still listens")
 		}
+	}
+}
+
+// However many locks were taken, and whatever became of their requests: all connections go back to the client.
+func TestNoConnectionIsKeptFromTheClient(t *testing.T) {
+	t.Parallel()
+	wire := newProxy(t, sandbox.RedisAddr(t))
+	client := newClient(t, wire.Addr())
+	locker := lock.New(newBackend(t, client, redislock.Config{Prefix: sandbox.Prefix(t)}), lock.TTL(10*time.Second))
+	var workers sync.WaitGroup
+	for worker := range 32 {
+		workers.Go(func() {
+			for i := range 20 {
+				if worker == 0 && i%5 == 4 {
+					wire.OnRequest(func([]byte) bool { return true }, fault.Disconnect)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				lease, err := locker.Acquire(ctx, fmt.Sprint(worker%8))
+				if i%3 == 0 {
+					cancel()
+				}
+				if err == nil {
+					_ = lease.Release() // or by whoever gives it up
+				}
+				cancel()
+			}
+		})
+	}
+	workers.Wait()
+	closeLocker(t, locker.Close)
+	if s := client.PoolStats(); s.TotalConns == 0 || s.TotalConns != s.IdleConns {
+		t.Errorf("%d connections, %d of them idle", s.TotalConns, s.IdleConns)
 	}
 }
 

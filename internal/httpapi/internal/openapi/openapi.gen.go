@@ -379,10 +379,14 @@ type Deduction struct {
 	Id        openapi_types.UUID `json:"id"`
 
 	// Items Each item of the lines once, right after the change; as it is now when nothing was changed. Left out in lists.
-	Items   *[]Levels       `json:"items,omitempty"`
-	Lines   []DeductionLine `json:"lines"`
-	OrderId string          `json:"order_id"`
-	Part    string          `json:"part"`
+	Items *[]Levels       `json:"items,omitempty"`
+	Lines []DeductionLine `json:"lines"`
+
+	// Number For people: unique, and the same for ever. There are gaps, and a greater number need not be the later one.
+	// Deductions made before there were numbers have none.
+	Number  *int64 `json:"number,omitempty"`
+	OrderId string `json:"order_id"`
+	Part    string `json:"part"`
 
 	// Revision Grows by one with every change of this deduction.
 	Revision int32 `json:"revision"`
@@ -1054,8 +1058,11 @@ type UnsupportedMediaType = Problem
 
 // ListDeductionsParams defines parameters for ListDeductions.
 type ListDeductionsParams struct {
-	// OrderId The order.
-	OrderId Name `form:"order_id" json:"order_id"`
+	// OrderId The order. Either this or `number` is needed.
+	OrderId *Name `form:"order_id,omitempty" json:"order_id,omitempty"`
+
+	// Number The deduction's number.
+	Number *int64 `form:"number,omitempty" json:"number,omitempty"`
 
 	// State Only deductions in this state.
 	State *DeductionState `form:"state,omitempty" json:"state,omitempty"`
@@ -1464,15 +1471,28 @@ func (siw *ServerInterfaceWrapper) ListDeductions(w http.ResponseWriter, r *http
 	// Parameter object where we will unmarshal all parameters from the context
 	var params ListDeductionsParams
 
-	// ------------- Required query parameter "order_id" -------------
+	// ------------- Optional query parameter "order_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, true, "order_id", r.URL.Query(), &params.OrderId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "order_id", r.URL.Query(), &params.OrderId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "order_id"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "order_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "number" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "number", r.URL.Query(), &params.Number, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "number"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "number", Err: err})
 		}
 		return
 	}

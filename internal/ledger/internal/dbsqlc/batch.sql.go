@@ -79,22 +79,22 @@ WITH item_change AS (
     ) AS o(client, key, fingerprint, deduction_id, item_id, version, kind)
     WHERE (SELECT as_seen FROM verdict)
 ), new_deduction AS (
-    INSERT INTO deductions (id, created_at, updated_at, expires_at, state, client, order_id, part)
+    INSERT INTO deductions (id, created_at, updated_at, expires_at, state, client, order_id, part, number)
     SELECT d.id, now(), now(),
         now() + d.hold,
         d.state,
-        d.client, d.order_id, d.part
+        d.client, d.order_id, d.part, d.number
     FROM ROWS FROM (
         unnest($23::uuid[]), unnest($24::interval[]), unnest($25::text[]), unnest($26::text[]),
-        unnest($27::text[]), unnest($28::text[])
-    ) AS d(id, hold, state, client, order_id, part)
+        unnest($27::text[]), unnest($28::text[]), unnest($29::bigint[])
+    ) AS d(id, hold, state, client, order_id, part, number)
     WHERE (SELECT as_seen FROM verdict)
 ), new_line AS (
     INSERT INTO deduction_lines (deduction_id, item_id, quantity, held, committed, line_no, line_id)
     SELECT l.deduction_id, l.item_id, l.quantity, l.held, l.committed, l.line_no, l.line_id
     FROM ROWS FROM (
-        unnest($29::uuid[]), unnest($30::bigint[]), unnest($31::bigint[]), unnest($32::bigint[]),
-        unnest($33::bigint[]), unnest($34::integer[]), unnest($35::text[])
+        unnest($30::uuid[]), unnest($31::bigint[]), unnest($32::bigint[]), unnest($33::bigint[]),
+        unnest($34::bigint[]), unnest($35::integer[]), unnest($36::text[])
     ) AS l(deduction_id, item_id, quantity, held, committed, line_no, line_id)
     WHERE (SELECT as_seen FROM verdict)
 ), new_movement AS (
@@ -102,10 +102,10 @@ WITH item_change AS (
     SELECT m.item_id, m.version, m.delta_on_hand, m.delta_held, m.on_hand, m.held, now(),
         NULLIF(m.deduction_id, '00000000-0000-0000-0000-000000000000'), m.kind, m.actor, m.reason, m.reference
     FROM ROWS FROM (
-        unnest($36::bigint[]), unnest($37::bigint[]), unnest($38::bigint[]),
-        unnest($39::bigint[]), unnest($40::bigint[]), unnest($41::bigint[]),
-        unnest($42::uuid[]), unnest($43::text[]), unnest($44::text[]),
-        unnest($45::text[]), unnest($46::text[])
+        unnest($37::bigint[]), unnest($38::bigint[]), unnest($39::bigint[]),
+        unnest($40::bigint[]), unnest($41::bigint[]), unnest($42::bigint[]),
+        unnest($43::uuid[]), unnest($44::text[]), unnest($45::text[]),
+        unnest($46::text[]), unnest($47::text[])
     ) AS m(item_id, version, delta_on_hand, delta_held, on_hand, held, deduction_id, kind, actor, reason, reference)
     WHERE (SELECT as_seen FROM verdict)
 )
@@ -142,6 +142,7 @@ type WriteBatchParams struct {
 	DeductionClients    []string
 	DeductionOrders     []string
 	DeductionParts      []string
+	DeductionNumbers    []int64
 	LineDeductions      []uuid.UUID
 	LineItems           []int64
 	LineQuantities      []int64
@@ -201,6 +202,7 @@ func (q *Queries) WriteBatch(ctx context.Context, arg WriteBatchParams) (WriteBa
 		arg.DeductionClients,
 		arg.DeductionOrders,
 		arg.DeductionParts,
+		arg.DeductionNumbers,
 		arg.LineDeductions,
 		arg.LineItems,
 		arg.LineQuantities,
@@ -241,18 +243,18 @@ WITH item_change AS (
 ), verdict AS MATERIALIZED (
     SELECT (SELECT count(*) FROM locked_item) = cardinality($1::bigint[]) AS as_seen
 ), deduction AS MATERIALIZED (
-    SELECT id, hold, client, key, fingerprint, order_id, part
+    SELECT id, hold, client, key, fingerprint, order_id, part, number
     FROM ROWS FROM (
         unnest($6::uuid[]), unnest($7::interval[]), unnest($8::text[]), unnest($9::text[]),
-        unnest($10::bytea[]), unnest($11::text[]), unnest($12::text[])
-    ) AS d(id, hold, client, key, fingerprint, order_id, part)
+        unnest($10::bytea[]), unnest($11::text[]), unnest($12::text[]), unnest($13::bigint[])
+    ) AS d(id, hold, client, key, fingerprint, order_id, part, number)
     WHERE (SELECT as_seen FROM verdict)
 ), line AS MATERIALIZED (
     SELECT deduction_id, item_id, quantity, held, line_no, line_id, version, on_hand_after, held_after
     FROM ROWS FROM (
-        unnest($13::uuid[]), unnest($14::bigint[]), unnest($15::bigint[]),
-        unnest($16::bigint[]), unnest($17::integer[]), unnest($18::text[]),
-        unnest($19::bigint[]), unnest($20::bigint[]), unnest($21::bigint[])
+        unnest($14::uuid[]), unnest($15::bigint[]), unnest($16::bigint[]),
+        unnest($17::bigint[]), unnest($18::integer[]), unnest($19::text[]),
+        unnest($20::bigint[]), unnest($21::bigint[]), unnest($22::bigint[])
     ) AS l(deduction_id, item_id, quantity, held, line_no, line_id, version, on_hand_after, held_after)
     WHERE (SELECT as_seen FROM verdict)
 ), changed_item AS (
@@ -265,9 +267,9 @@ WITH item_change AS (
     SELECT d.client, d.key, d.fingerprint, d.id, now(), 'deduct'
     FROM deduction d
 ), new_deduction AS (
-    INSERT INTO deductions (id, created_at, updated_at, expires_at, state, client, order_id, part)
+    INSERT INTO deductions (id, created_at, updated_at, expires_at, state, client, order_id, part, number)
     SELECT d.id, now(), now(), now() + d.hold, CASE WHEN d.hold IS NULL THEN 'committed' ELSE 'held' END,
-        d.client, d.order_id, d.part
+        d.client, d.order_id, d.part, d.number
     FROM deduction d
 ), new_line AS (
     INSERT INTO deduction_lines (deduction_id, item_id, quantity, held, committed, line_no, line_id)
@@ -296,6 +298,7 @@ type WriteDeductsParams struct {
 	Fingerprints     [][]byte
 	Orders           []string
 	Parts            []string
+	Numbers          []int64
 	LineDeductions   []uuid.UUID
 	LineItems        []int64
 	LineQuantities   []int64
@@ -328,6 +331,7 @@ func (q *Queries) WriteDeducts(ctx context.Context, arg WriteDeductsParams) (Wri
 		arg.Fingerprints,
 		arg.Orders,
 		arg.Parts,
+		arg.Numbers,
 		arg.LineDeductions,
 		arg.LineItems,
 		arg.LineQuantities,
@@ -354,18 +358,18 @@ WITH changed_item AS (
     SELECT $5::text, $6::text, $7::bytea, $8::uuid, now(), 'deduct'
     FROM changed_item c
 ), new_deduction AS (
-    INSERT INTO deductions (id, created_at, updated_at, expires_at, state, client, order_id, part)
+    INSERT INTO deductions (id, created_at, updated_at, expires_at, state, client, order_id, part, number)
     SELECT $8::uuid, now(), now(), now() + $9::interval,
-        $10::text, $5::text, $11::text, $12::text
+        $10::text, $5::text, $11::text, $12::text, $13::bigint
     FROM changed_item c
 ), new_line AS (
     INSERT INTO deduction_lines (deduction_id, item_id, quantity, held, committed, line_no, line_id)
-    SELECT $8::uuid, c.id, $13::bigint, $14::bigint, $15::bigint, 1, $16::text
+    SELECT $8::uuid, c.id, $14::bigint, $15::bigint, $16::bigint, 1, $17::text
     FROM changed_item c
 ), new_movement AS (
     INSERT INTO movements (item_id, version, delta_on_hand, delta_held, on_hand, held, at, deduction_id, kind)
-    SELECT c.id, c.version, $17::bigint, $18::bigint, $1::bigint, $2::bigint, now(),
-        $8::uuid, $19::text
+    SELECT c.id, c.version, $18::bigint, $19::bigint, $1::bigint, $2::bigint, now(),
+        $8::uuid, $20::text
     FROM changed_item c
 )
 SELECT EXISTS (SELECT 1 FROM changed_item c)::boolean AS as_seen, now()::timestamptz AS at
@@ -384,6 +388,7 @@ type WriteOneParams struct {
 	State         string
 	OrderID       string
 	Part          string
+	Number        int64
 	Quantity      int64
 	LineHeld      int64
 	LineCommitted int64
@@ -413,6 +418,7 @@ func (q *Queries) WriteOne(ctx context.Context, arg WriteOneParams) (WriteOneRow
 		arg.State,
 		arg.OrderID,
 		arg.Part,
+		arg.Number,
 		arg.Quantity,
 		arg.LineHeld,
 		arg.LineCommitted,

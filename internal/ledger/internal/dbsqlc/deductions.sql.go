@@ -291,6 +291,7 @@ func (q *Queries) LockDeductions(ctx context.Context, ids []uuid.UUID) (int64, e
 
 const readDeductions = `-- name: ReadDeductions :many
 SELECT d.id, d.client, d.order_id, d.part, d.state, d.revision, d.created_at, d.updated_at, d.expires_at,
+    COALESCE(d.number, 0)::bigint AS number,
     statement_timestamp()::timestamptz AS read_at,
     l.line_no, l.line_id, l.quantity, l.held, l.committed, l.returned, i.sku, i.location
 FROM deductions d
@@ -310,6 +311,7 @@ type ReadDeductionsRow struct {
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	ExpiresAt *time.Time
+	Number    int64
 	ReadAt    time.Time
 	LineNo    int32
 	LineID    string
@@ -342,6 +344,7 @@ func (q *Queries) ReadDeductions(ctx context.Context, ids []uuid.UUID) ([]ReadDe
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.ExpiresAt,
+			&i.Number,
 			&i.ReadAt,
 			&i.LineNo,
 			&i.LineID,
