@@ -39,6 +39,36 @@ func (e AdjustmentKind) Valid() bool {
 	}
 }
 
+// Defines values for AdjustmentRehearsalDryRun.
+const (
+	AdjustmentRehearsalDryRunTrue AdjustmentRehearsalDryRun = true
+)
+
+// Valid indicates whether the value is a known member of the AdjustmentRehearsalDryRun enum.
+func (e AdjustmentRehearsalDryRun) Valid() bool {
+	switch e {
+	case AdjustmentRehearsalDryRunTrue:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeductionRehearsalDryRun.
+const (
+	DeductionRehearsalDryRunTrue DeductionRehearsalDryRun = true
+)
+
+// Valid indicates whether the value is a known member of the DeductionRehearsalDryRun enum.
+func (e DeductionRehearsalDryRun) Valid() bool {
+	switch e {
+	case DeductionRehearsalDryRunTrue:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DeductionState.
 const (
 	Committed DeductionState = "committed"
@@ -137,11 +167,12 @@ func (e MovementKind) Valid() bool {
 
 // Defines values for OperationKind.
 const (
-	OperationKindAdjust OperationKind = "adjust"
-	OperationKindCommit OperationKind = "commit"
-	OperationKindDeduct OperationKind = "deduct"
-	OperationKindReturn OperationKind = "return"
-	OperationKindVoid   OperationKind = "void"
+	OperationKindAdjust      OperationKind = "adjust"
+	OperationKindCommit      OperationKind = "commit"
+	OperationKindDeduct      OperationKind = "deduct"
+	OperationKindReturn      OperationKind = "return"
+	OperationKindReturnOrder OperationKind = "return-order"
+	OperationKindVoid        OperationKind = "void"
 )
 
 // Valid indicates whether the value is a known member of the OperationKind enum.
@@ -154,6 +185,8 @@ func (e OperationKind) Valid() bool {
 	case OperationKindDeduct:
 		return true
 	case OperationKindReturn:
+		return true
+	case OperationKindReturnOrder:
 		return true
 	case OperationKindVoid:
 		return true
@@ -260,6 +293,9 @@ type Adjustment struct {
 	// Delta Units to add, negative to take away; not 0.
 	Delta *int64 `json:"delta,omitempty"`
 
+	// DryRun Only tell what would happen: the same verdict, by status 200 or by the problem, and nothing is written, held, or noted under the key.
+	DryRun *DryRun `json:"dry_run,omitempty"`
+
 	// ExpectedOnHand What the caller believes was there before.
 	ExpectedOnHand *int64 `json:"expected_on_hand,omitempty"`
 
@@ -279,6 +315,18 @@ type Adjustment struct {
 // AdjustmentKind `receive` goods (a positive delta), `adjust` for any other reason, `count` as the result of a stocktake.
 type AdjustmentKind string
 
+// AdjustmentRehearsal What an adjustment would do. The item is as it would be after it, or as it is when the key was used before.
+type AdjustmentRehearsal struct {
+	DeltaOnHand int64                     `json:"delta_on_hand"`
+	DryRun      AdjustmentRehearsalDryRun `json:"dry_run"`
+
+	// Item The figures of one item as of one version.
+	Item Levels `json:"item"`
+}
+
+// AdjustmentRehearsalDryRun defines model for AdjustmentRehearsal.DryRun.
+type AdjustmentRehearsalDryRun bool
+
 // AdjustmentResult defines model for AdjustmentResult.
 type AdjustmentResult struct {
 	// Item The figures of one item as of one version.
@@ -286,6 +334,34 @@ type AdjustmentResult struct {
 
 	// Movement One change of one item. It is never changed itself.
 	Movement Movement `json:"movement"`
+}
+
+// BatchEntry defines model for BatchEntry.
+type BatchEntry struct {
+	// Deduction As it would be sent alone, but without `dry_run`.
+	Deduction NewDeduction `json:"deduction"`
+
+	// IdempotencyKey What the header `Idempotency-Key` is to a deduction that is sent alone.
+	IdempotencyKey IdempotencyKey `json:"idempotency_key"`
+}
+
+// BatchResult `deduction`, or `problem`.
+type BatchResult struct {
+	// Deduction What an order took, or holds.
+	Deduction      *Deduction `json:"deduction,omitempty"`
+	IdempotencyKey string     `json:"idempotency_key"`
+
+	// Problem Why nothing was done. Its pointers point into the batch.
+	Problem *Problem `json:"problem,omitempty"`
+
+	// Replayed `true` when nothing was done now, because the same request had been done before.
+	Replayed *bool `json:"replayed,omitempty"`
+
+	// RetryAfter What `Retry-After` would say, in seconds.
+	RetryAfter *int32 `json:"retry_after,omitempty"`
+
+	// Status What the deduction would have been answered with if it had been sent alone.
+	Status int32 `json:"status"`
 }
 
 // Commit defines model for Commit.
@@ -317,6 +393,17 @@ type Deduction struct {
 	// State `held` until it becomes `committed`, `released` or `expired`; `returned` when everything committed came back.
 	State     DeductionState `json:"state"`
 	UpdatedAt time.Time      `json:"updated_at"`
+}
+
+// DeductionBatch defines model for DeductionBatch.
+type DeductionBatch struct {
+	Deductions []BatchEntry `json:"deductions"`
+}
+
+// DeductionBatchResult defines model for DeductionBatchResult.
+type DeductionBatchResult struct {
+	// Results One for each deduction of the request, in its order.
+	Results []BatchResult `json:"results"`
 }
 
 // DeductionLine `quantity = held + committed + released`.
@@ -357,8 +444,28 @@ type DeductionList struct {
 	NextCursor *string `json:"next_cursor,omitempty"`
 }
 
+// DeductionRehearsal What a deduction would be. The items are as they would be after it, or as they are when the key was used before.
+type DeductionRehearsal struct {
+	// DeductionId The deduction that was made under the key before. Left out when it is free.
+	DeductionId *openapi_types.UUID      `json:"deduction_id,omitempty"`
+	DryRun      DeductionRehearsalDryRun `json:"dry_run"`
+	Items       []Levels                 `json:"items"`
+	Lines       []DeductionLine          `json:"lines"`
+	OrderId     string                   `json:"order_id"`
+	Part        string                   `json:"part"`
+
+	// State `held` until it becomes `committed`, `released` or `expired`; `returned` when everything committed came back.
+	State DeductionState `json:"state"`
+}
+
+// DeductionRehearsalDryRun defines model for DeductionRehearsal.DryRun.
+type DeductionRehearsalDryRun bool
+
 // DeductionState `held` until it becomes `committed`, `released` or `expired`; `returned` when everything committed came back.
 type DeductionState string
+
+// DryRun Only tell what would happen: the same verdict, by status 200 or by the problem, and nothing is written, held, or noted under the key.
+type DryRun = bool
 
 // ExcessLine defines model for ExcessLine.
 type ExcessLine struct {
@@ -651,6 +758,9 @@ type Name = string
 
 // NewDeduction defines model for NewDeduction.
 type NewDeduction struct {
+	// DryRun Only tell what would happen: the same verdict, by status 200 or by the problem, and nothing is written, held, or noted under the key.
+	DryRun *DryRun `json:"dry_run,omitempty"`
+
 	// HoldSeconds Hold for this long instead of taking at once.
 	HoldSeconds *int32    `json:"hold_seconds,omitempty"`
 	Lines       []NewLine `json:"lines"`
@@ -697,6 +807,9 @@ type Operation struct {
 	// Deduction The deduction that was made or changed, as it is now.
 	Deduction *Deduction `json:"deduction,omitempty"`
 
+	// Deductions The deductions of an order that came back as a whole (`return-order`), as they are now.
+	Deductions *[]Deduction `json:"deductions,omitempty"`
+
 	// Item The item that was adjusted, as it is now.
 	Item *Levels `json:"item,omitempty"`
 	Key  string  `json:"key"`
@@ -710,6 +823,18 @@ type Operation struct {
 
 // OperationKind What the key was used for; `void` when it was given up before anything happened.
 type OperationKind string
+
+// OrderResult defines model for OrderResult.
+type OrderResult struct {
+	Deductions []Deduction `json:"deductions"`
+	OrderId    string      `json:"order_id"`
+}
+
+// OrderReturn defines model for OrderReturn.
+type OrderReturn struct {
+	// Reason For people. At most 256 bytes.
+	Reason *string `json:"reason,omitempty"`
+}
 
 // Problem What went wrong (RFC 9457), and what to do about it. `type` is a stable name: `urn:holdfast:problem:` and one of the
 // names given with the statuses.
@@ -865,6 +990,9 @@ type KeyOfPartialCommit = IdempotencyKey
 // Limit defines model for Limit.
 type Limit = int32
 
+// OrderId A short name the caller chooses. UTF-8 without control characters or surrounding space; case matters; at most 128 bytes.
+type OrderId = Name
+
 // BadRequest What went wrong (RFC 9457), and what to do about it. `type` is a stable name: `urn:holdfast:problem:` and one of the
 // names given with the statuses.
 type BadRequest = Problem
@@ -891,6 +1019,9 @@ type Internal = Problem
 // NotFound What went wrong (RFC 9457), and what to do about it. `type` is a stable name: `urn:holdfast:problem:` and one of the
 // names given with the statuses.
 type NotFound = Problem
+
+// OrderChanged defines model for OrderChanged.
+type OrderChanged = OrderResult
 
 // PreconditionFailed What went wrong (RFC 9457), and what to do about it. `type` is a stable name: `urn:holdfast:problem:` and one of the
 // names given with the statuses.
@@ -954,6 +1085,13 @@ type CommitDeductionParams struct {
 
 // ReturnDeductionParams defines parameters for ReturnDeduction.
 type ReturnDeductionParams struct {
+	// IdempotencyKey Names this request, so that sending it again does not repeat its effect: 1 to 255 visible ASCII characters, quoted or bare (`"k"` and `k` are the same key), in
+	// exactly one header. Keys belong to the client and are never forgotten.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// ReturnOrderParams defines parameters for ReturnOrder.
+type ReturnOrderParams struct {
 	// IdempotencyKey Names this request, so that sending it again does not repeat its effect: 1 to 255 visible ASCII characters, quoted or bare (`"k"` and `k` are the same key), in
 	// exactly one header. Keys belong to the client and are never forgotten.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
@@ -1040,6 +1178,9 @@ type ListMovementsParams struct {
 // CreateDeductionJSONRequestBody defines body for CreateDeduction for application/json ContentType.
 type CreateDeductionJSONRequestBody = NewDeduction
 
+// CreateDeductionsJSONRequestBody defines body for CreateDeductions for application/json ContentType.
+type CreateDeductionsJSONRequestBody = DeductionBatch
+
 // CommitDeductionJSONRequestBody defines body for CommitDeduction for application/json ContentType.
 type CommitDeductionJSONRequestBody = Commit
 
@@ -1048,6 +1189,9 @@ type ExtendDeductionJSONRequestBody = Extension
 
 // ReturnDeductionJSONRequestBody defines body for ReturnDeduction for application/json ContentType.
 type ReturnDeductionJSONRequestBody = Return
+
+// ReturnOrderJSONRequestBody defines body for ReturnOrder for application/json ContentType.
+type ReturnOrderJSONRequestBody = OrderReturn
 
 // PutItemJSONRequestBody defines body for PutItem for application/json ContentType.
 type PutItemJSONRequestBody = ItemSettings
@@ -1219,6 +1363,30 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/deductions (the `CreateDeduction` operationId).
 	CreateDeduction(ctx context.Context, params *CreateDeductionParams, body CreateDeductionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// CreateDeductionsWithBody Take or hold stock for many orders
+	//
+	// At most 1,000 deductions with 10,000 lines in all and 4 MiB. Each has its own key and its own outcome, in the order of the request, as if they
+	// were sent one after the other: one that is refused hurts no other. A key that is there twice is answered as a replay the second time. The call
+	// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read, or for the caller's sake. When the answer
+	// does not arrive, send the same batch again: what was done is replayed.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/deductions/batch (the `CreateDeductions` operationId).
+	CreateDeductionsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateDeductions Take or hold stock for many orders
+	//
+	// At most 1,000 deductions with 10,000 lines in all and 4 MiB. Each has its own key and its own outcome, in the order of the request, as if they
+	// were sent one after the other: one that is refused hurts no other. A key that is there twice is answered as a replay the second time. The call
+	// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read, or for the caller's sake. When the answer
+	// does not arrive, send the same batch again: what was done is replayed.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/deductions/batch (the `CreateDeductions` operationId).
+	CreateDeductions(ctx context.Context, body CreateDeductionsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetDeduction Look at a deduction
 	//
 	// Another client's deduction is not found.
@@ -1319,6 +1487,43 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/operations/{key}/void (the `VoidOperation` operationId).
 	VoidOperation(ctx context.Context, key Key, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CommitOrder Take what an order holds
+	//
+	// Commits every deduction the order has, or none. Of each part the live deduction counts, else the last one: one that is committed already
+	// is left as it is, one that was released or came back is left out, and one that has expired is why none is committed (409 `hold-expired`, with the
+	// deduction). Idempotent, as committing each is. The deductions of an order have 2,000 lines in all at most here.
+	//
+	// Corresponds with POST /v1/orders/{order_id}/commit (the `CommitOrder` operationId).
+	CommitOrder(ctx context.Context, orderId OrderId, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReleaseOrder Give back what an order holds
+	//
+	// Releases every deduction the order has, or none, if one of them was committed (409 `wrong-state`, with the deduction). Otherwise as for
+	// committing an order.
+	//
+	// Corresponds with POST /v1/orders/{order_id}/release (the `ReleaseOrder` operationId).
+	ReleaseOrder(ctx context.Context, orderId OrderId, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReturnOrderWithBody Book that an order came back
+	//
+	// Everything that was committed for the order and has not come back yet, of all its deductions, or nothing. Goods that come back in parts are
+	// booked on their deductions.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/orders/{order_id}/returns (the `ReturnOrder` operationId).
+	ReturnOrderWithBody(ctx context.Context, orderId OrderId, params *ReturnOrderParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReturnOrder Book that an order came back
+	//
+	// Everything that was committed for the order and has not come back yet, of all its deductions, or nothing. Goods that come back in parts are
+	// booked on their deductions.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/orders/{order_id}/returns (the `ReturnOrder` operationId).
+	ReturnOrder(ctx context.Context, orderId OrderId, params *ReturnOrderParams, body ReturnOrderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListItems List items
 	//
@@ -1445,6 +1650,50 @@ func (c *Client) CreateDeductionWithBody(ctx context.Context, params *CreateDedu
 // Corresponds with POST /v1/deductions (the `CreateDeduction` operationId).
 func (c *Client) CreateDeduction(ctx context.Context, params *CreateDeductionParams, body CreateDeductionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCreateDeductionRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateDeductionsWithBody Take or hold stock for many orders
+//
+// At most 1,000 deductions with 10,000 lines in all and 4 MiB. Each has its own key and its own outcome, in the order of the request, as if they
+// were sent one after the other: one that is refused hurts no other. A key that is there twice is answered as a replay the second time. The call
+// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read, or for the caller's sake. When the answer
+// does not arrive, send the same batch again: what was done is replayed.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/deductions/batch (the `CreateDeductions` operationId).
+func (c *Client) CreateDeductionsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateDeductionsRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateDeductions Take or hold stock for many orders
+//
+// At most 1,000 deductions with 10,000 lines in all and 4 MiB. Each has its own key and its own outcome, in the order of the request, as if they
+// were sent one after the other: one that is refused hurts no other. A key that is there twice is answered as a replay the second time. The call
+// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read, or for the caller's sake. When the answer
+// does not arrive, send the same batch again: what was done is replayed.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/deductions/batch (the `CreateDeductions` operationId).
+func (c *Client) CreateDeductions(ctx context.Context, body CreateDeductionsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateDeductionsRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1656,6 +1905,83 @@ func (c *Client) GetOperation(ctx context.Context, key Key, reqEditors ...Reques
 // Corresponds with POST /v1/operations/{key}/void (the `VoidOperation` operationId).
 func (c *Client) VoidOperation(ctx context.Context, key Key, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewVoidOperationRequest(c.Server, key)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CommitOrder Take what an order holds
+//
+// Commits every deduction the order has, or none. Of each part the live deduction counts, else the last one: one that is committed already
+// is left as it is, one that was released or came back is left out, and one that has expired is why none is committed (409 `hold-expired`, with the
+// deduction). Idempotent, as committing each is. The deductions of an order have 2,000 lines in all at most here.
+//
+// Corresponds with POST /v1/orders/{order_id}/commit (the `CommitOrder` operationId).
+func (c *Client) CommitOrder(ctx context.Context, orderId OrderId, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCommitOrderRequest(c.Server, orderId)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReleaseOrder Give back what an order holds
+//
+// Releases every deduction the order has, or none, if one of them was committed (409 `wrong-state`, with the deduction). Otherwise as for
+// committing an order.
+//
+// Corresponds with POST /v1/orders/{order_id}/release (the `ReleaseOrder` operationId).
+func (c *Client) ReleaseOrder(ctx context.Context, orderId OrderId, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReleaseOrderRequest(c.Server, orderId)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReturnOrderWithBody Book that an order came back
+//
+// Everything that was committed for the order and has not come back yet, of all its deductions, or nothing. Goods that come back in parts are
+// booked on their deductions.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/orders/{order_id}/returns (the `ReturnOrder` operationId).
+func (c *Client) ReturnOrderWithBody(ctx context.Context, orderId OrderId, params *ReturnOrderParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReturnOrderRequestWithBody(c.Server, orderId, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReturnOrder Book that an order came back
+//
+// Everything that was committed for the order and has not come back yet, of all its deductions, or nothing. Goods that come back in parts are
+// booked on their deductions.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/orders/{order_id}/returns (the `ReturnOrder` operationId).
+func (c *Client) ReturnOrder(ctx context.Context, orderId OrderId, params *ReturnOrderParams, body ReturnOrderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReturnOrderRequest(c.Server, orderId, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1957,6 +2283,46 @@ func NewCreateDeductionRequestWithBody(server string, params *CreateDeductionPar
 		req.Header.Set("Idempotency-Key", headerParam0)
 
 	}
+
+	return req, nil
+}
+
+// NewCreateDeductionsRequest calls the generic CreateDeductions builder with application/json body
+func NewCreateDeductionsRequest(server string, body CreateDeductionsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateDeductionsRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewCreateDeductionsRequestWithBody constructs an http.Request for the CreateDeductions method, with any body, and a specified content type
+func NewCreateDeductionsRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/deductions/batch")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -2288,6 +2654,134 @@ func NewVoidOperationRequest(server string, key Key) (*http.Request, error) {
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCommitOrderRequest constructs an http.Request for the CommitOrder method
+func NewCommitOrderRequest(server string, orderId OrderId) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "order_id", orderId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/orders/%s/commit", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewReleaseOrderRequest constructs an http.Request for the ReleaseOrder method
+func NewReleaseOrderRequest(server string, orderId OrderId) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "order_id", orderId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/orders/%s/release", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewReturnOrderRequest calls the generic ReturnOrder builder with application/json body
+func NewReturnOrderRequest(server string, orderId OrderId, params *ReturnOrderParams, body ReturnOrderJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewReturnOrderRequestWithBody(server, orderId, params, "application/json", bodyReader)
+}
+
+// NewReturnOrderRequestWithBody constructs an http.Request for the ReturnOrder method, with any body, and a specified content type
+func NewReturnOrderRequestWithBody(server string, orderId OrderId, params *ReturnOrderParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "order_id", orderId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/orders/%s/returns", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
 	}
 
 	return req, nil
@@ -2889,6 +3383,30 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/deductions (the `CreateDeduction` operationId).
 	CreateDeductionWithResponse(ctx context.Context, params *CreateDeductionParams, body CreateDeductionJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateDeductionResponse, error)
 
+	// CreateDeductionsWithBodyWithResponse Take or hold stock for many orders
+	//
+	// At most 1,000 deductions with 10,000 lines in all and 4 MiB. Each has its own key and its own outcome, in the order of the request, as if they
+	// were sent one after the other: one that is refused hurts no other. A key that is there twice is answered as a replay the second time. The call
+	// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read, or for the caller's sake. When the answer
+	// does not arrive, send the same batch again: what was done is replayed.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/deductions/batch (the `CreateDeductions` operationId).
+	CreateDeductionsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateDeductionsResponse, error)
+
+	// CreateDeductionsWithResponse Take or hold stock for many orders
+	//
+	// At most 1,000 deductions with 10,000 lines in all and 4 MiB. Each has its own key and its own outcome, in the order of the request, as if they
+	// were sent one after the other: one that is refused hurts no other. A key that is there twice is answered as a replay the second time. The call
+	// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read, or for the caller's sake. When the answer
+	// does not arrive, send the same batch again: what was done is replayed.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/deductions/batch (the `CreateDeductions` operationId).
+	CreateDeductionsWithResponse(ctx context.Context, body CreateDeductionsJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateDeductionsResponse, error)
+
 	// GetDeductionWithResponse Look at a deduction
 	//
 	// Another client's deduction is not found.
@@ -2999,6 +3517,47 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/operations/{key}/void (the `VoidOperation` operationId).
 	VoidOperationWithResponse(ctx context.Context, key Key, reqEditors ...RequestEditorFn) (*VoidOperationResponse, error)
+
+	// CommitOrderWithResponse Take what an order holds
+	//
+	// Commits every deduction the order has, or none. Of each part the live deduction counts, else the last one: one that is committed already
+	// is left as it is, one that was released or came back is left out, and one that has expired is why none is committed (409 `hold-expired`, with the
+	// deduction). Idempotent, as committing each is. The deductions of an order have 2,000 lines in all at most here.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/orders/{order_id}/commit (the `CommitOrder` operationId).
+	CommitOrderWithResponse(ctx context.Context, orderId OrderId, reqEditors ...RequestEditorFn) (*CommitOrderResponse, error)
+
+	// ReleaseOrderWithResponse Give back what an order holds
+	//
+	// Releases every deduction the order has, or none, if one of them was committed (409 `wrong-state`, with the deduction). Otherwise as for
+	// committing an order.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/orders/{order_id}/release (the `ReleaseOrder` operationId).
+	ReleaseOrderWithResponse(ctx context.Context, orderId OrderId, reqEditors ...RequestEditorFn) (*ReleaseOrderResponse, error)
+
+	// ReturnOrderWithBodyWithResponse Book that an order came back
+	//
+	// Everything that was committed for the order and has not come back yet, of all its deductions, or nothing. Goods that come back in parts are
+	// booked on their deductions.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/orders/{order_id}/returns (the `ReturnOrder` operationId).
+	ReturnOrderWithBodyWithResponse(ctx context.Context, orderId OrderId, params *ReturnOrderParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReturnOrderResponse, error)
+
+	// ReturnOrderWithResponse Book that an order came back
+	//
+	// Everything that was committed for the order and has not come back yet, of all its deductions, or nothing. Goods that come back in parts are
+	// booked on their deductions.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/orders/{order_id}/returns (the `ReturnOrder` operationId).
+	ReturnOrderWithResponse(ctx context.Context, orderId OrderId, params *ReturnOrderParams, body ReturnOrderJSONRequestBody, reqEditors ...RequestEditorFn) (*ReturnOrderResponse, error)
 
 	// ListItemsWithResponse List items
 	//
@@ -3210,6 +3769,12 @@ func (r ListDeductionsResponse) ContentType() string {
 	return ""
 }
 
+// CreateDeductionResponse200Headers the declared response headers of an HTTP 200 response for CreateDeduction
+type CreateDeductionResponse200Headers struct {
+	IdempotentReplayed *string
+	XRequestId         *string
+}
+
 // CreateDeductionResponse201Headers the declared response headers of an HTTP 201 response for CreateDeduction
 type CreateDeductionResponse201Headers struct {
 	IdempotentReplayed *string
@@ -3240,6 +3805,8 @@ type CreateDeductionResponse503Headers struct {
 type CreateDeductionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeductionRehearsal
 	// JSON201 the response for an HTTP 201 `application/json` response
 	JSON201 *Deduction
 	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
@@ -3264,6 +3831,8 @@ type CreateDeductionResponse struct {
 	ApplicationproblemJSON500 *Internal
 	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationproblemJSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CreateDeductionResponse200Headers
 	// Headers201 the parsed response headers for an HTTP 201 response
 	Headers201 *CreateDeductionResponse201Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
@@ -3274,6 +3843,11 @@ type CreateDeductionResponse struct {
 	Headers429 *CreateDeductionResponse429Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *CreateDeductionResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CreateDeductionResponse) GetJSON200() *DeductionRehearsal {
+	return r.JSON200
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
@@ -3359,6 +3933,145 @@ func (r CreateDeductionResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r CreateDeductionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateDeductionsResponse200Headers the declared response headers of an HTTP 200 response for CreateDeductions
+type CreateDeductionsResponse200Headers struct {
+	XRequestId *string
+}
+
+// CreateDeductionsResponse401Headers the declared response headers of an HTTP 401 response for CreateDeductions
+type CreateDeductionsResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// CreateDeductionsResponse429Headers the declared response headers of an HTTP 429 response for CreateDeductions
+type CreateDeductionsResponse429Headers struct {
+	RetryAfter *int
+}
+
+// CreateDeductionsResponse503Headers the declared response headers of an HTTP 503 response for CreateDeductions
+type CreateDeductionsResponse503Headers struct {
+	RetryAfter *int
+}
+
+type CreateDeductionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeductionBatchResult
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *BadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *Forbidden
+	// ApplicationproblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationproblemJSON413 *TooLarge
+	// ApplicationproblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationproblemJSON415 *UnsupportedMediaType
+	// ApplicationproblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationproblemJSON422 *Unprocessable
+	// ApplicationproblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationproblemJSON429 *RateLimited
+	// ApplicationproblemJSON431 the response for an HTTP 431 `application/problem+json` response
+	ApplicationproblemJSON431 *HeadersTooLarge
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Internal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CreateDeductionsResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *CreateDeductionsResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *CreateDeductionsResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *CreateDeductionsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CreateDeductionsResponse) GetJSON200() *DeductionBatchResult {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r CreateDeductionsResponse) GetApplicationproblemJSON400() *BadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r CreateDeductionsResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r CreateDeductionsResponse) GetApplicationproblemJSON403() *Forbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r CreateDeductionsResponse) GetApplicationproblemJSON413() *TooLarge {
+	return r.ApplicationproblemJSON413
+}
+
+// GetApplicationproblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r CreateDeductionsResponse) GetApplicationproblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationproblemJSON415
+}
+
+// GetApplicationproblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r CreateDeductionsResponse) GetApplicationproblemJSON422() *Unprocessable {
+	return r.ApplicationproblemJSON422
+}
+
+// GetApplicationproblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r CreateDeductionsResponse) GetApplicationproblemJSON429() *RateLimited {
+	return r.ApplicationproblemJSON429
+}
+
+// GetApplicationproblemJSON431 returns the response for an HTTP 431 `application/problem+json` response
+func (r CreateDeductionsResponse) GetApplicationproblemJSON431() *HeadersTooLarge {
+	return r.ApplicationproblemJSON431
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r CreateDeductionsResponse) GetApplicationproblemJSON500() *Internal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r CreateDeductionsResponse) GetApplicationproblemJSON503() *Unavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateDeductionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateDeductionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateDeductionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateDeductionsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -4545,6 +5258,489 @@ func (r VoidOperationResponse) ContentType() string {
 	return ""
 }
 
+// CommitOrderResponse200Headers the declared response headers of an HTTP 200 response for CommitOrder
+type CommitOrderResponse200Headers struct {
+	IdempotentReplayed *string
+	XRequestId         *string
+}
+
+// CommitOrderResponse401Headers the declared response headers of an HTTP 401 response for CommitOrder
+type CommitOrderResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// CommitOrderResponse409Headers the declared response headers of an HTTP 409 response for CommitOrder
+type CommitOrderResponse409Headers struct {
+	RetryAfter *int
+}
+
+// CommitOrderResponse429Headers the declared response headers of an HTTP 429 response for CommitOrder
+type CommitOrderResponse429Headers struct {
+	RetryAfter *int
+}
+
+// CommitOrderResponse503Headers the declared response headers of an HTTP 503 response for CommitOrder
+type CommitOrderResponse503Headers struct {
+	RetryAfter *int
+}
+
+type CommitOrderResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *OrderChanged
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *BadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *Forbidden
+	// ApplicationproblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationproblemJSON404 *NotFound
+	// ApplicationproblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationproblemJSON409 *Conflict
+	// ApplicationproblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationproblemJSON413 *TooLarge
+	// ApplicationproblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationproblemJSON415 *UnsupportedMediaType
+	// ApplicationproblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationproblemJSON422 *Unprocessable
+	// ApplicationproblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationproblemJSON429 *RateLimited
+	// ApplicationproblemJSON431 the response for an HTTP 431 `application/problem+json` response
+	ApplicationproblemJSON431 *HeadersTooLarge
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Internal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CommitOrderResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *CommitOrderResponse401Headers
+	// Headers409 the parsed response headers for an HTTP 409 response
+	Headers409 *CommitOrderResponse409Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *CommitOrderResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *CommitOrderResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CommitOrderResponse) GetJSON200() *OrderChanged {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r CommitOrderResponse) GetApplicationproblemJSON400() *BadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r CommitOrderResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r CommitOrderResponse) GetApplicationproblemJSON403() *Forbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r CommitOrderResponse) GetApplicationproblemJSON404() *NotFound {
+	return r.ApplicationproblemJSON404
+}
+
+// GetApplicationproblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r CommitOrderResponse) GetApplicationproblemJSON409() *Conflict {
+	return r.ApplicationproblemJSON409
+}
+
+// GetApplicationproblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r CommitOrderResponse) GetApplicationproblemJSON413() *TooLarge {
+	return r.ApplicationproblemJSON413
+}
+
+// GetApplicationproblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r CommitOrderResponse) GetApplicationproblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationproblemJSON415
+}
+
+// GetApplicationproblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r CommitOrderResponse) GetApplicationproblemJSON422() *Unprocessable {
+	return r.ApplicationproblemJSON422
+}
+
+// GetApplicationproblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r CommitOrderResponse) GetApplicationproblemJSON429() *RateLimited {
+	return r.ApplicationproblemJSON429
+}
+
+// GetApplicationproblemJSON431 returns the response for an HTTP 431 `application/problem+json` response
+func (r CommitOrderResponse) GetApplicationproblemJSON431() *HeadersTooLarge {
+	return r.ApplicationproblemJSON431
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r CommitOrderResponse) GetApplicationproblemJSON500() *Internal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r CommitOrderResponse) GetApplicationproblemJSON503() *Unavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r CommitOrderResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CommitOrderResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CommitOrderResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CommitOrderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ReleaseOrderResponse200Headers the declared response headers of an HTTP 200 response for ReleaseOrder
+type ReleaseOrderResponse200Headers struct {
+	IdempotentReplayed *string
+	XRequestId         *string
+}
+
+// ReleaseOrderResponse401Headers the declared response headers of an HTTP 401 response for ReleaseOrder
+type ReleaseOrderResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// ReleaseOrderResponse409Headers the declared response headers of an HTTP 409 response for ReleaseOrder
+type ReleaseOrderResponse409Headers struct {
+	RetryAfter *int
+}
+
+// ReleaseOrderResponse429Headers the declared response headers of an HTTP 429 response for ReleaseOrder
+type ReleaseOrderResponse429Headers struct {
+	RetryAfter *int
+}
+
+// ReleaseOrderResponse503Headers the declared response headers of an HTTP 503 response for ReleaseOrder
+type ReleaseOrderResponse503Headers struct {
+	RetryAfter *int
+}
+
+type ReleaseOrderResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *OrderChanged
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *BadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *Forbidden
+	// ApplicationproblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationproblemJSON404 *NotFound
+	// ApplicationproblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationproblemJSON409 *Conflict
+	// ApplicationproblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationproblemJSON413 *TooLarge
+	// ApplicationproblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationproblemJSON415 *UnsupportedMediaType
+	// ApplicationproblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationproblemJSON422 *Unprocessable
+	// ApplicationproblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationproblemJSON429 *RateLimited
+	// ApplicationproblemJSON431 the response for an HTTP 431 `application/problem+json` response
+	ApplicationproblemJSON431 *HeadersTooLarge
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Internal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ReleaseOrderResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ReleaseOrderResponse401Headers
+	// Headers409 the parsed response headers for an HTTP 409 response
+	Headers409 *ReleaseOrderResponse409Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ReleaseOrderResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ReleaseOrderResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReleaseOrderResponse) GetJSON200() *OrderChanged {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ReleaseOrderResponse) GetApplicationproblemJSON400() *BadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r ReleaseOrderResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r ReleaseOrderResponse) GetApplicationproblemJSON403() *Forbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r ReleaseOrderResponse) GetApplicationproblemJSON404() *NotFound {
+	return r.ApplicationproblemJSON404
+}
+
+// GetApplicationproblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r ReleaseOrderResponse) GetApplicationproblemJSON409() *Conflict {
+	return r.ApplicationproblemJSON409
+}
+
+// GetApplicationproblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r ReleaseOrderResponse) GetApplicationproblemJSON413() *TooLarge {
+	return r.ApplicationproblemJSON413
+}
+
+// GetApplicationproblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r ReleaseOrderResponse) GetApplicationproblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationproblemJSON415
+}
+
+// GetApplicationproblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r ReleaseOrderResponse) GetApplicationproblemJSON422() *Unprocessable {
+	return r.ApplicationproblemJSON422
+}
+
+// GetApplicationproblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r ReleaseOrderResponse) GetApplicationproblemJSON429() *RateLimited {
+	return r.ApplicationproblemJSON429
+}
+
+// GetApplicationproblemJSON431 returns the response for an HTTP 431 `application/problem+json` response
+func (r ReleaseOrderResponse) GetApplicationproblemJSON431() *HeadersTooLarge {
+	return r.ApplicationproblemJSON431
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r ReleaseOrderResponse) GetApplicationproblemJSON500() *Internal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ReleaseOrderResponse) GetApplicationproblemJSON503() *Unavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ReleaseOrderResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReleaseOrderResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReleaseOrderResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReleaseOrderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ReturnOrderResponse201Headers the declared response headers of an HTTP 201 response for ReturnOrder
+type ReturnOrderResponse201Headers struct {
+	IdempotentReplayed *string
+	XRequestId         *string
+}
+
+// ReturnOrderResponse401Headers the declared response headers of an HTTP 401 response for ReturnOrder
+type ReturnOrderResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// ReturnOrderResponse409Headers the declared response headers of an HTTP 409 response for ReturnOrder
+type ReturnOrderResponse409Headers struct {
+	RetryAfter *int
+}
+
+// ReturnOrderResponse429Headers the declared response headers of an HTTP 429 response for ReturnOrder
+type ReturnOrderResponse429Headers struct {
+	RetryAfter *int
+}
+
+// ReturnOrderResponse503Headers the declared response headers of an HTTP 503 response for ReturnOrder
+type ReturnOrderResponse503Headers struct {
+	RetryAfter *int
+}
+
+type ReturnOrderResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *OrderChanged
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *BadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *Forbidden
+	// ApplicationproblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationproblemJSON404 *NotFound
+	// ApplicationproblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationproblemJSON409 *Conflict
+	// ApplicationproblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationproblemJSON413 *TooLarge
+	// ApplicationproblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationproblemJSON415 *UnsupportedMediaType
+	// ApplicationproblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationproblemJSON422 *Unprocessable
+	// ApplicationproblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationproblemJSON429 *RateLimited
+	// ApplicationproblemJSON431 the response for an HTTP 431 `application/problem+json` response
+	ApplicationproblemJSON431 *HeadersTooLarge
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Internal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *Unavailable
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *ReturnOrderResponse201Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ReturnOrderResponse401Headers
+	// Headers409 the parsed response headers for an HTTP 409 response
+	Headers409 *ReturnOrderResponse409Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ReturnOrderResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ReturnOrderResponse503Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r ReturnOrderResponse) GetJSON201() *OrderChanged {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ReturnOrderResponse) GetApplicationproblemJSON400() *BadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r ReturnOrderResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r ReturnOrderResponse) GetApplicationproblemJSON403() *Forbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r ReturnOrderResponse) GetApplicationproblemJSON404() *NotFound {
+	return r.ApplicationproblemJSON404
+}
+
+// GetApplicationproblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r ReturnOrderResponse) GetApplicationproblemJSON409() *Conflict {
+	return r.ApplicationproblemJSON409
+}
+
+// GetApplicationproblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r ReturnOrderResponse) GetApplicationproblemJSON413() *TooLarge {
+	return r.ApplicationproblemJSON413
+}
+
+// GetApplicationproblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r ReturnOrderResponse) GetApplicationproblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationproblemJSON415
+}
+
+// GetApplicationproblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r ReturnOrderResponse) GetApplicationproblemJSON422() *Unprocessable {
+	return r.ApplicationproblemJSON422
+}
+
+// GetApplicationproblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r ReturnOrderResponse) GetApplicationproblemJSON429() *RateLimited {
+	return r.ApplicationproblemJSON429
+}
+
+// GetApplicationproblemJSON431 returns the response for an HTTP 431 `application/problem+json` response
+func (r ReturnOrderResponse) GetApplicationproblemJSON431() *HeadersTooLarge {
+	return r.ApplicationproblemJSON431
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r ReturnOrderResponse) GetApplicationproblemJSON500() *Internal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ReturnOrderResponse) GetApplicationproblemJSON503() *Unavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ReturnOrderResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReturnOrderResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReturnOrderResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReturnOrderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ListItemsResponse200Headers the declared response headers of an HTTP 200 response for ListItems
 type ListItemsResponse200Headers struct {
 	XRequestId *string
@@ -4987,6 +6183,13 @@ func (r PutItemResponse) ContentType() string {
 	return ""
 }
 
+// AdjustItemResponse200Headers the declared response headers of an HTTP 200 response for AdjustItem
+type AdjustItemResponse200Headers struct {
+	ETag               *string
+	IdempotentReplayed *string
+	XRequestId         *string
+}
+
 // AdjustItemResponse201Headers the declared response headers of an HTTP 201 response for AdjustItem
 type AdjustItemResponse201Headers struct {
 	ETag               *string
@@ -5027,6 +6230,8 @@ type AdjustItemResponse503Headers struct {
 type AdjustItemResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AdjustmentRehearsal
 	// JSON201 the response for an HTTP 201 `application/json` response
 	JSON201 *AdjustmentResult
 	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
@@ -5057,6 +6262,8 @@ type AdjustItemResponse struct {
 	ApplicationproblemJSON500 *Internal
 	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
 	ApplicationproblemJSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *AdjustItemResponse200Headers
 	// Headers201 the parsed response headers for an HTTP 201 response
 	Headers201 *AdjustItemResponse201Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
@@ -5071,6 +6278,11 @@ type AdjustItemResponse struct {
 	Headers429 *AdjustItemResponse429Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *AdjustItemResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r AdjustItemResponse) GetJSON200() *AdjustmentRehearsal {
+	return r.JSON200
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
@@ -5490,6 +6702,42 @@ func (c *ClientWithResponses) CreateDeductionWithResponse(ctx context.Context, p
 	return ParseCreateDeductionResponse(rsp)
 }
 
+// CreateDeductionsWithBodyWithResponse Take or hold stock for many orders
+//
+// At most 1,000 deductions with 10,000 lines in all and 4 MiB. Each has its own key and its own outcome, in the order of the request, as if they
+// were sent one after the other: one that is refused hurts no other. A key that is there twice is answered as a replay the second time. The call
+// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read, or for the caller's sake. When the answer
+// does not arrive, send the same batch again: what was done is replayed.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/deductions/batch (the `CreateDeductions` operationId).
+func (c *ClientWithResponses) CreateDeductionsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateDeductionsResponse, error) {
+	rsp, err := c.CreateDeductionsWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateDeductionsResponse(rsp)
+}
+
+// CreateDeductionsWithResponse Take or hold stock for many orders
+//
+// At most 1,000 deductions with 10,000 lines in all and 4 MiB. Each has its own key and its own outcome, in the order of the request, as if they
+// were sent one after the other: one that is refused hurts no other. A key that is there twice is answered as a replay the second time. The call
+// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read, or for the caller's sake. When the answer
+// does not arrive, send the same batch again: what was done is replayed.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/deductions/batch (the `CreateDeductions` operationId).
+func (c *ClientWithResponses) CreateDeductionsWithResponse(ctx context.Context, body CreateDeductionsJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateDeductionsResponse, error) {
+	rsp, err := c.CreateDeductions(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateDeductionsResponse(rsp)
+}
+
 // GetDeductionWithResponse Look at a deduction
 //
 // Another client's deduction is not found.
@@ -5665,6 +6913,71 @@ func (c *ClientWithResponses) VoidOperationWithResponse(ctx context.Context, key
 		return nil, err
 	}
 	return ParseVoidOperationResponse(rsp)
+}
+
+// CommitOrderWithResponse Take what an order holds
+//
+// Commits every deduction the order has, or none. Of each part the live deduction counts, else the last one: one that is committed already
+// is left as it is, one that was released or came back is left out, and one that has expired is why none is committed (409 `hold-expired`, with the
+// deduction). Idempotent, as committing each is. The deductions of an order have 2,000 lines in all at most here.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/orders/{order_id}/commit (the `CommitOrder` operationId).
+func (c *ClientWithResponses) CommitOrderWithResponse(ctx context.Context, orderId OrderId, reqEditors ...RequestEditorFn) (*CommitOrderResponse, error) {
+	rsp, err := c.CommitOrder(ctx, orderId, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCommitOrderResponse(rsp)
+}
+
+// ReleaseOrderWithResponse Give back what an order holds
+//
+// Releases every deduction the order has, or none, if one of them was committed (409 `wrong-state`, with the deduction). Otherwise as for
+// committing an order.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/orders/{order_id}/release (the `ReleaseOrder` operationId).
+func (c *ClientWithResponses) ReleaseOrderWithResponse(ctx context.Context, orderId OrderId, reqEditors ...RequestEditorFn) (*ReleaseOrderResponse, error) {
+	rsp, err := c.ReleaseOrder(ctx, orderId, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReleaseOrderResponse(rsp)
+}
+
+// ReturnOrderWithBodyWithResponse Book that an order came back
+//
+// Everything that was committed for the order and has not come back yet, of all its deductions, or nothing. Goods that come back in parts are
+// booked on their deductions.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/orders/{order_id}/returns (the `ReturnOrder` operationId).
+func (c *ClientWithResponses) ReturnOrderWithBodyWithResponse(ctx context.Context, orderId OrderId, params *ReturnOrderParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReturnOrderResponse, error) {
+	rsp, err := c.ReturnOrderWithBody(ctx, orderId, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReturnOrderResponse(rsp)
+}
+
+// ReturnOrderWithResponse Book that an order came back
+//
+// Everything that was committed for the order and has not come back yet, of all its deductions, or nothing. Goods that come back in parts are
+// booked on their deductions.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/orders/{order_id}/returns (the `ReturnOrder` operationId).
+func (c *ClientWithResponses) ReturnOrderWithResponse(ctx context.Context, orderId OrderId, params *ReturnOrderParams, body ReturnOrderJSONRequestBody, reqEditors ...RequestEditorFn) (*ReturnOrderResponse, error) {
+	rsp, err := c.ReturnOrder(ctx, orderId, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReturnOrderResponse(rsp)
 }
 
 // ListItemsWithResponse List items
@@ -5938,6 +7251,13 @@ func ParseCreateDeductionResponse(rsp *http.Response) (*CreateDeductionResponse,
 	}
 
 	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeductionRehearsal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
 		var dest Deduction
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -6025,6 +7345,23 @@ func ParseCreateDeductionResponse(rsp *http.Response) (*CreateDeductionResponse,
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers CreateDeductionResponse200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("X-Request-Id"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Request-Id", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRequestId = &value
+		}
+		response.Headers200 = &headers
 	case rsp.StatusCode == 201:
 		var headers CreateDeductionResponse201Headers
 		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
@@ -6081,6 +7418,145 @@ func ParseCreateDeductionResponse(rsp *http.Response) (*CreateDeductionResponse,
 		response.Headers429 = &headers
 	case rsp.StatusCode == 503:
 		var headers CreateDeductionResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCreateDeductionsResponse parses an HTTP response from a CreateDeductionsWithResponse call
+func ParseCreateDeductionsResponse(rsp *http.Response) (*CreateDeductionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateDeductionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeductionBatchResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Unprocessable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 431:
+		var dest HeadersTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON431 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CreateDeductionsResponse200Headers
+		if values := rsp.Header.Values("X-Request-Id"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Request-Id", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRequestId = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers CreateDeductionsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers CreateDeductionsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers CreateDeductionsResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
@@ -7316,6 +8792,516 @@ func ParseVoidOperationResponse(rsp *http.Response) (*VoidOperationResponse, err
 	return response, nil
 }
 
+// ParseCommitOrderResponse parses an HTTP response from a CommitOrderWithResponse call
+func ParseCommitOrderResponse(rsp *http.Response) (*CommitOrderResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CommitOrderResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest OrderChanged
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Unprocessable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 431:
+		var dest HeadersTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON431 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CommitOrderResponse200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("X-Request-Id"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Request-Id", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRequestId = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers CommitOrderResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 409:
+		var headers CommitOrderResponse409Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers409 = &headers
+	case rsp.StatusCode == 429:
+		var headers CommitOrderResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers CommitOrderResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseReleaseOrderResponse parses an HTTP response from a ReleaseOrderWithResponse call
+func ParseReleaseOrderResponse(rsp *http.Response) (*ReleaseOrderResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReleaseOrderResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest OrderChanged
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Unprocessable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 431:
+		var dest HeadersTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON431 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ReleaseOrderResponse200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("X-Request-Id"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Request-Id", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRequestId = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers ReleaseOrderResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 409:
+		var headers ReleaseOrderResponse409Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers409 = &headers
+	case rsp.StatusCode == 429:
+		var headers ReleaseOrderResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers ReleaseOrderResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseReturnOrderResponse parses an HTTP response from a ReturnOrderWithResponse call
+func ParseReturnOrderResponse(rsp *http.Response) (*ReturnOrderResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReturnOrderResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest OrderChanged
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Unprocessable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 431:
+		var dest HeadersTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON431 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers ReturnOrderResponse201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("X-Request-Id"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Request-Id", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRequestId = &value
+		}
+		response.Headers201 = &headers
+	case rsp.StatusCode == 401:
+		var headers ReturnOrderResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 409:
+		var headers ReturnOrderResponse409Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers409 = &headers
+	case rsp.StatusCode == 429:
+		var headers ReturnOrderResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers ReturnOrderResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseListItemsResponse parses an HTTP response from a ListItemsWithResponse call
 func ParseListItemsResponse(rsp *http.Response) (*ListItemsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -7808,6 +9794,13 @@ func ParseAdjustItemResponse(rsp *http.Response) (*AdjustItemResponse, error) {
 	}
 
 	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AdjustmentRehearsal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
 		var dest AdjustmentResult
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -7916,6 +9909,30 @@ func ParseAdjustItemResponse(rsp *http.Response) (*AdjustItemResponse, error) {
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers AdjustItemResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("X-Request-Id"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Request-Id", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRequestId = &value
+		}
+		response.Headers200 = &headers
 	case rsp.StatusCode == 201:
 		var headers AdjustItemResponse201Headers
 		if values := rsp.Header.Values("ETag"); len(values) > 0 {

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/holdfast-stock/holdfast/internal/httpapi"
+	"github.com/holdfast-stock/holdfast/internal/httpapi/contract"
 	"github.com/holdfast-stock/holdfast/internal/sandbox"
 )
 
@@ -102,8 +103,9 @@ type instance struct {
 	guard io.Closer // ends the process if we die
 	ended chan struct{}
 
-	mu  sync.Mutex
-	log bytes.Buffer // guarded by mu
+	mu       sync.Mutex
+	log      bytes.Buffer // guarded by mu
+	offences []error      // answers that the contract does not have; guarded by mu
 }
 
 // open starts a process that stops with the test. It fails the test if it does not stop in order, or logs an error.
@@ -117,6 +119,9 @@ func (s *shop) open(t testing.TB) *instance {
 		}
 		i.mu.Lock()
 		defer i.mu.Unlock()
+		for _, offence := range i.offences[:min(3, len(i.offences))] {
+			t.Error(offence)
+		}
 		if t.Failed() || strings.Contains(i.log.String(), `"level":"ERROR"`) {
 			t.Errorf("log of %s, its end:\n%s", i.addr, i.log.Bytes()[max(0, i.log.Len()-4<<10):])
 		}
@@ -229,10 +234,15 @@ func (i *instance) stop() error {
 	return nil
 }
 
-// api calls the process as the shop.
+// api calls the process as the shop, and notes each answer that the contract does not have.
 func (i *instance) api() *caller {
 	c := newCaller("http://"+i.addr, shopToken)
 	c.patience = serviceLimit
+	c.http.Transport = &contract.Transport{Base: c.http.Transport, Report: func(offence error) {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.offences = append(i.offences, offence)
+	}}
 	return c
 }
 

@@ -1,0 +1,139 @@
+// Package contract checks exchanges with the service against openapi.yaml, for tests of any package. It settles whether an answer is one that the
+// contract has for its request. It refuses to be linked into the service, which has its own, stricter reader.
+package contract
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+
+	"github.com/holdfast-stock/holdfast/internal/httpapi/internal/openapi"
+)
+
+// Load reads the contract, once.
+var Load = sync.OnceValues(func() (*openapi3.T, error) {
+	doc, err := openapi3.NewLoader().LoadFromData(openapi.YAML)
+	if err != nil {
+		return nil, err
+	}
+	return doc, doc.Validate(context.Background())
+})
+
+// Answer is what a request got.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// Check reports what of an exchange the contract does not have: an answer that is not among the operation's, or a request that was accepted
+// although it is not allowed. Paths that are no operation's, such as those of the admin listener, are let through.
+func Check(request *http.Request, body []byte, answer Answer) error {
+	doc, err := Load()
+	if err != nil {
+		return err
+	}
+	route, params := find(doc, request)
+	if route == nil {
+		return nil
+	}
+	request = request.Clone(context.Background())
+	request.Body = io.NopCloser(bytes.NewReader(body))
+	in := &openapi3filter.RequestValidationInput{
+		Request: request, PathParams: params, Route: route,
+		Options: &openapi3filter.Options{
+			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true, SkipSettingDefaults: true,
+		},
+	}
+	// A batch is answered 200 whatever is in it: what the contract does not allow is one deduction's problem.
+	if answer.Status < http.StatusMultipleChoices && route.Operation.OperationID != "createDeductions" {
+		if err := openapi3filter.ValidateRequest(context.Background(), in); err != nil {
+			return fmt.Errorf("%s %s %s was accepted, but the contract does not allow it: %w", request.Method, request.URL, body, err)
+		}
+	}
+	out := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: in, Status: answer.Status, Header: answer.Header, Options: in.Options,
+	}
+	if err := openapi3filter.ValidateResponse(context.Background(), out.SetBodyBytes(answer.Body)); err != nil {
+		return fmt.Errorf("%s %s answered %d with what is not in the contract: %w\n%s", request.Method, request.URL, answer.Status, err, answer.Body)
+	}
+	return nil
+}
+
+// find the operation by the escaped path: a SKU may have slashes and braces.
+func find(doc *openapi3.T, request *http.Request) (*routers.Route, map[string]string) {
+	path := strings.Split(request.URL.EscapedPath(), "/")
+	var found *routers.Route
+	var params map[string]string
+	for pattern, item := range doc.Paths.Map() {
+		op := item.GetOperation(request.Method)
+		if p := match(strings.Split(pattern, "/"), path); op != nil && p != nil && (found == nil || len(p) < len(params)) {
+			found = &routers.Route{Spec: doc, Path: pattern, PathItem: item, Method: request.Method, Operation: op}
+			params = p
+		}
+	}
+	return found, params
+}
+
+func match(pattern, path []string) map[string]string {
+	if len(pattern) != len(path) {
+		return nil
+	}
+	params := map[string]string{}
+	for i, p := range pattern {
+		switch {
+		case strings.HasPrefix(p, "{"):
+			value, err := url.PathUnescape(path[i])
+			if err != nil {
+				return nil
+			}
+			params[strings.Trim(p, "{}")] = value
+		case p != path[i]:
+			return nil
+		}
+	}
+	return params
+}
+
+// Transport checks each exchange that Base makes and tells Report what the contract does not have. It reads answers whole.
+type Transport struct {
+	Base   http.RoundTripper
+	Report func(error)
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	var sent []byte
+	if request.GetBody != nil {
+		body, err := request.GetBody()
+		if err == nil {
+			sent, err = io.ReadAll(body)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	response, err := t.Base.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(response.Body)
+	_ = response.Body.Close() // it was read
+	if err != nil {
+		return nil, err
+	}
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	if err := Check(request, sent, Answer{response.StatusCode, response.Header, body}); err != nil {
+		t.Report(err)
+	}
+	return response, nil
+}
