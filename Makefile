@@ -43,7 +43,7 @@ bench: build ## Measure deductions per second on this machine (ARGS='--help' lis
 SCRIPT ?= smoke
 PROCESSES ?= 1
 LOAD = $(or $(shell command -v k6),$(CURDIR)/bin/k6lite) run $(ARGS) -e REPORT=$(CURDIR)/k6/out k6/$(SCRIPT).js
-load_spike = HOLDFAST_MAX_IN_FLIGHT=64
+load_spike = HOLDFAST_MAX_IN_FLIGHT=64 HOLDFAST_REQUEST_DEADLINE=500ms
 
 .PHONY: load
 load: build build-k6lite ## Run a load script: SCRIPT=hot-sku, PROCESSES=2, ARGS='-e SIZE=short'; docs/load.md
@@ -53,6 +53,11 @@ load: build build-k6lite ## Run a load script: SCRIPT=hot-sku, PROCESSES=2, ARGS
 	else \
 		exec env $(load_$(SCRIPT)) bin/holdfast bench exec --processes=$(PROCESSES) $(LOAD); \
 	fi
+
+# The tag reaches the command that the test builds, too. Part of the table: ARGS='-defects=ignore-key -scripts=smoke'.
+.PHONY: load-defects
+load-defects: ## Show that the load scripts find a service that is wrong on purpose: defect × script, some minutes
+	@cd cmd/holdfast && GOFLAGS="$(GOFLAGS) -tags=defects" go test -count=1 -v -timeout 30m -run TestScriptsFindEveryDefect . $(ARGS)
 
 .PHONY: build-k6lite
 build-k6lite:

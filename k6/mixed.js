@@ -2,11 +2,12 @@
  * Question: do figures stay right when everything that a shop does happens at once on the same items?
  *
  * Scenario: on ITEMS items with little of each, for DURATION seconds: sales at RATE a second; besides, each at a tenth of that: holds that are committed or
- * released, sales that come back, deliveries, stocktakes that set a figure, and readers.
+ * released, sales that come back, deliveries, stocktakes that set a figure, and readers. Two items are wanted more than all others; somebody at each process
+ * orders a billion of them all along, and looks at what the refusal says.
  *
  * It fails when
  *   - any answer is not what the contract has for it, a refusal is not for a lack of stock, or a stocktake overwrites a sale;
- *   - an item is ever seen below zero, or is answered as unchanged when it is not;
+ *   - an item is ever seen below zero, is answered as unchanged when it is not, or is refused on older news than one process gave before;
  *   - an item's history has a gap, does not sum up to its figures, or is not what was acknowledged.
  *
  * Settings: ITEMS, STOCK (units of each), RATE (a second), DURATION (seconds), P99 (milliseconds).
@@ -40,6 +41,7 @@ export const options = {
     deliveries: atATenth('restock'),
     stocktakes: atATenth('count'),
     readers: atATenth('browse'),
+    greedy: { executor: 'constant-vus', exec: 'greed', vus: 2, duration: `${DURATION}s` },
   },
   thresholds: {
     ...always,
@@ -72,6 +74,7 @@ export const sellAndReturn = iteration(shop.sellAndReturn);
 export const restock = iteration(shop.restock);
 export const count = iteration(shop.count);
 export const browse = iteration(shop.browse);
+export const greed = iteration(shop.greed);
 
 /** @param {Data} data */
 export function teardown({ run, items }) {

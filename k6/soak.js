@@ -27,7 +27,7 @@ const ITEMS = number('ITEMS', { full: 200, short: 5 });
 const STOCK = number('STOCK', { full: 1000, short: 200 });
 const RATE = number('RATE', { full: 200, short: 60 });
 const DURATION = number('DURATION', { full: 1800, short: 3 });
-const P99 = number('P99', { full: 100, short: 5000 });
+const P99 = number('P99', { full: 100, short: 30_000 });
 
 const orderDuration = new Trend('order_duration', true);
 const audits = new Counter('audits');

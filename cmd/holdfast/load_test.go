@@ -46,8 +46,8 @@ var k6lite = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// overloadable makes a service one that the spike overloads: it lets few requests in.
-const overloadable = "HOLDFAST_MAX_IN_FLIGHT=64"
+// overloadable makes a service one that the spike overloads: it lets few requests in, and gives them little time.
+var overloadable = []string{"HOLDFAST_MAX_IN_FLIGHT=64", "HOLDFAST_REQUEST_DEADLINE=500ms"}
 
 // twoProcesses of a service of their own.
 func twoProcesses(t *testing.T, env ...string) []*instance {
@@ -79,7 +79,7 @@ func playScript(t *testing.T, name string, processes []*instance) (string, bool)
 // Every load script passes in its short form against two processes of the service.
 func TestLoadScripts(t *testing.T) {
 	t.Parallel()
-	processes, narrow := twoProcesses(t), twoProcesses(t, overloadable)
+	processes, narrow := twoProcesses(t), twoProcesses(t, overloadable...)
 	for _, name := range scripts(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -55,7 +55,7 @@ export const common = {
  * @returns {Thresholds}
  */
 export function latency(name, p99) {
-  return { [`http_req_duration{name:${name}}`]: [`p(99)<${SHORT ? 5000 : p99}`] };
+  return { [`http_req_duration{name:${name}}`]: [`p(99)<${SHORT ? 30_000 : p99}`] };
 }
 
 /**

@@ -18,8 +18,8 @@ dt { color: var(--soft); font-size: .85rem; } dd { margin: 0; font-size: 1.35rem
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .35rem .75rem .35rem 0; border-bottom: 1px solid var(--line); text-align: left; } th { color: var(--soft); font-weight: 500; }
-td.n, th.n { text-align: right; white-space: nowrap; } code { font: .85em ui-monospace, monospace; overflow-wrap: anywhere; }
-svg { display: block; width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: var(--soft); }
+td.n, th.n { text-align: right; } td, th { white-space: nowrap; } code { font: .85em ui-monospace, monospace; }
+svg { display: block; width: 100%; min-width: 40rem; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: var(--soft); }
 .legend span { margin-right: 1.25rem; white-space: nowrap; } .legend i { display: inline-block; width: .8rem; height: .8rem; margin-right: .4rem; vertical-align: -1px; }
 `;
 
@@ -89,7 +89,8 @@ function percentiles(data) {
   const high = Math.max(...rows.map(([, v]) => v.max)) * 1.5;
   const x = (/** @type {number} */ ms) => LEFT + ((Math.log(ms) - Math.log(low)) / (Math.log(high) - Math.log(low))) * (WIDTH - 2 * LEFT);
   const height = rows.length * 56 + 24;
-  const powers = Array.from({ length: 12 }, (_, n) => 10 ** (n - 3)).filter((p) => p > low && p < high);
+  const steps = high / low > 100 ? [1] : [1, 2, 5];
+  const powers = Array.from({ length: 12 }, (_, n) => steps.map((step) => step * 10 ** (n - 3))).flat().filter((p) => p > low && p < high);
   const grid = powers.map((p) => `<line x1="${x(p)}" x2="${x(p)}" y1="0" y2="${height - 20}" stroke="var(--line)"/><text x="${x(p)}" y="${height - 4}" text-anchor="middle">${short(p)} ms</text>`);
   const marks = rows.map(([request, values], n) => {
     const y = n * 56 + 36;
@@ -99,7 +100,7 @@ function percentiles(data) {
   });
   const cells = (/** @type {[string, Record<string, number>]} */ [request, values]) => `<tr><td>${escape(request)}</td>${PERCENTILES.map(([stat]) => `<td class="n">${short(values[stat])}</td>`).join('')}</tr>`;
   return `<h2>Latency</h2>
-<svg viewBox="0 0 ${WIDTH} ${height}" role="img" aria-label="Percentiles of each kind of request">${grid.join('')}${marks.join('')}</svg>
+<div class="wide"><svg viewBox="0 0 ${WIDTH} ${height}" role="img" aria-label="Percentiles of each kind of request">${grid.join('')}${marks.join('')}</svg></div>
 <div class="wide"><table><thead><tr><th>milliseconds</th>${PERCENTILES.map(([, label]) => `<th class="n">${label}</th>`).join('')}</tr></thead><tbody>${rows.map(cells).join('')}</tbody></table></div>`;
 }
 
@@ -138,7 +139,7 @@ function chart(series, unit, seconds) {
   const lines = series.map(({ name, colour, values }) => `<polyline fill="none" stroke="${colour}" stroke-width="2" points="${values.map((v, n) => `${x(n).toFixed(1)},${y(v).toFixed(1)}`).join(' ')}"/>${
     values.map((v, n) => `<circle cx="${x(n).toFixed(1)}" cy="${y(v).toFixed(1)}" r="4" fill="${colour}"><title>${name} at ${short(n * seconds)} s: ${short(v)}${unit}</title></circle>`).join('')}`);
   const legend = series.length > 1 ? `<p class="legend">${series.map(({ name, colour }) => `<span><i style="background:${colour}"></i>${name}</span>`).join('')}</p>` : '';
-  return `${legend}<svg viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label="${series.map(({ name }) => name).join(' and ')} over time">${grid.join('')}${times.join('')}${lines.join('')}</svg>`;
+  return `${legend}<div class="wide"><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label="${series.map(({ name }) => name).join(' and ')} over time">${grid.join('')}${times.join('')}${lines.join('')}</svg></div>`;
 }
 
 /** @param {number} n */

@@ -1,21 +1,25 @@
 /** What goes on in a shop beside plain orders: the iterations of mixed.js and soak.js. */
 import { noteMovement, note } from './books.js';
-import { adjust, call, content, itemCall, nameOf, onDeduction, send, settle } from './client.js';
+import exec from 'k6/execution';
+import { adjust, call, content, deduct, itemCall, nameOf, onDeduction, problemOf, send, settle } from './client.js';
 import { impossible } from './invariants.js';
 import { dice, orderName, some } from './keys.js';
 import { judge } from './metrics.js';
-import { place, buy } from './orders.js';
+import { buy, isShort, place } from './orders.js';
 
 /** @typedef {import('./client.js').Deduction} Deduction */
 /** @typedef {import('./client.js').Levels} Levels */
 /** @typedef {import('./client.js').Movement} Movement */
 
+/** So many items are those that everybody wants. */
+const HOT = 2;
+
 /**
- * One to three lines of different items, as the dice fall.
+ * One to three lines of different items, half of the time of the hot ones only.
  * @param {string[]} items
  */
 function lines(items) {
-  return some(items, dice(1, 3)).map((sku) => ({ sku, quantity: dice(1, 4) }));
+  return some(dice(1, 2) === 1 ? items.slice(0, HOT) : items, dice(1, 3)).map((sku) => ({ sku, quantity: dice(1, 4) }));
 }
 
 /**
@@ -62,13 +66,37 @@ function finish(deduction, step, status) {
   }
 }
 
+/** @type {Map<string, number>} */
+const seen = new Map();
+
+/**
+ * Orders more than there can be, again and again at one process. What it is refused with is news of the item that never goes back: whatever a
+ * process has told, the gate has been told before.
+ * @param {string} run
+ * @param {string[]} items
+ */
+export function greed(run, items) {
+  const sku = items[dice(0, Math.min(items.length, HOT) - 1)];
+  const order = { order_id: orderName(run), lines: [{ sku, quantity: 1_000_000_000 }] };
+  const response = send(deduct(order, { at: exec.vu.idInTest }));
+  const problem = problemOf(response);
+  if (response.status === 503) {
+    return;
+  }
+  const version = problem?.short?.[0]?.version ?? 0;
+  const last = seen.get(sku) ?? 0;
+  judge(isShort(order, problem) && version >= last, () => `an order of a billion, after version ${last}, was answered ${response.status} ${response.body}`);
+  seen.set(sku, Math.max(last, version));
+}
+
 /**
  * A delivery.
  * @param {string} run
  * @param {string[]} items
  */
 export function restock(run, items) {
-  change(items[dice(0, items.length - 1)], { kind: 'receive', delta: dice(5, 20), reference: orderName(run) });
+  const sku = dice(1, 2) === 1 ? items[dice(0, HOT - 1)] : items[dice(0, items.length - 1)];
+  change(sku, { kind: 'receive', delta: dice(5, 20), reference: orderName(run) });
 }
 
 /**

@@ -1,9 +1,9 @@
 import { sleep } from 'k6';
 import { noteMovement } from './books.js';
-import { adjust, content, putItem, sendAll } from './client.js';
+import { adjust, content, putItem, read, sendAll } from './client.js';
 
 /** @typedef {import('./client.js').Call} Call */
-/** @typedef {import('./client.js').Movement} Movement */
+/** @typedef {import('./client.js').Response} Response */
 
 /** Requests that setup() and teardown() send at the same time. */
 export const AT_ONCE = 50;
@@ -18,28 +18,47 @@ const STALENESS = 1.1;
  */
 export function stockUp(skus, units) {
   const of = typeof units === 'number' ? () => units : units;
-  all(skus, (sku) => putItem(sku), 201);
-  all(skus, (sku) => adjust(sku, { kind: 'receive', delta: of(sku), reference: `stock-${sku}` }), 201, (sku, response) => {
+  all(skus, (sku) => putItem(sku));
+  all(skus, (sku) => adjust(sku, { kind: 'receive', delta: of(sku), reference: `stock-${sku}` }), (sku, response) => {
     noteMovement(sku, content(response).movement);
   });
   sleep(STALENESS);
 }
 
 /**
- * Sends one request for each SKU, some at a time.
+ * Sends one request for each SKU, some at a time, and again what the service was too busy for.
  * @param {string[]} skus
  * @param {(sku: string) => Call} make
- * @param {number} status that each must be answered with
- * @param {(sku: string, response: import('./client.js').Response) => void} [then]
+ * @param {(sku: string, response: Response) => void} [then]
  */
-export function all(skus, make, status, then) {
+export function all(skus, make, then) {
   for (let from = 0; from < skus.length; from += AT_ONCE) {
-    const some = skus.slice(from, from + AT_ONCE);
-    sendAll(some.map(make)).forEach((response, n) => {
-      if (response.status !== status) {
-        throw new Error(`${response.request.method} ${response.request.url}: ${response.status} ${response.error} ${response.body}`);
+    let left = skus.slice(from, from + AT_ONCE);
+    for (let pause = 0.1; left.length > 0; pause *= 2) {
+      const answers = sendAll(left.map(make));
+      left = left.filter((sku, n) => !isDone(answers[n], sku, then));
+      if (left.length > 0) {
+        if (pause > 30) {
+          throw new Error(`${left.length} requests were not answered`);
+        }
+        sleep(pause);
       }
-      then?.(some[n], response);
-    });
+    }
   }
+}
+
+/**
+ * @param {Response} response
+ * @param {string} sku
+ * @param {((sku: string, response: Response) => void)} [then]
+ */
+function isDone(response, sku, then) {
+  const { verdict } = read(response);
+  if (verdict === 'refused' || verdict === 'wrong') {
+    throw new Error(`${response.request.method} ${response.request.url}: ${response.status} ${response.body}`);
+  }
+  if (verdict === 'done') {
+    then?.(sku, response);
+  }
+  return verdict === 'done';
 }
