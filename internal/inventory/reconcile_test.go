@@ -67,7 +67,7 @@ func names(findings []stock.Finding, rules ...stock.Rule) []string {
 	return slices.Compact(list)
 }
 
-// history makes an item with a random history that ends with a taken deduction, an open hold and a released one.
+// history makes an item with a random history that ends with a taken deduction, an open hold, a released and a committed one.
 func (w *world) history(t *testing.T, sku string, random *rand.Rand) {
 	t.Helper()
 	w.stockUp(t, sku, stock.Quantity(20+random.IntN(20)))
@@ -88,7 +88,7 @@ func (w *world) history(t *testing.T, sku string, random *rand.Rand) {
 			t.Fatal(err)
 		}
 	}
-	for name, hold := range map[string]bool{"taken": false, "held": true, "gone": true} {
+	for name, hold := range map[string]bool{"taken": false, "held": true, "gone": true, "named": true} {
 		r := order(sku+"-"+name, sku)
 		if hold {
 			r.Hold = stock.MaxHold
@@ -96,6 +96,10 @@ func (w *world) history(t *testing.T, sku string, random *rand.Rand) {
 		out, err := w.direct.Deduct(t.Context(), r)
 		if err == nil && name == "gone" {
 			_, err = w.direct.Release(t.Context(), &stock.ReleaseRequest{Client: "shop", ID: out.Deduction.ID})
+		}
+		if err == nil && name == "named" { // its quantities are named, without a key
+			lines := []stock.LineQuantity{{No: 1, Quantity: 1}}
+			_, err = w.direct.Commit(t.Context(), &stock.CommitRequest{Keyed: keyed(""), ID: out.Deduction.ID, Lines: lines})
 		}
 		if err != nil {
 			t.Fatal(err)

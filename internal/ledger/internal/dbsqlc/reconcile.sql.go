@@ -179,7 +179,7 @@ FROM (
     ORDER BY p.client, p.key
     LIMIT $3
 ) AS o
-LEFT JOIN deductions d ON d.id = o.deduction_id AND d.client = o.client
+LEFT JOIN deductions d ON d.id = o.deduction_id AND o.client IN (d.client, '') -- a commit of named quantities without a key has one of nobody's
 LEFT JOIN movements m ON m.item_id = o.item_id AND m.version = o.version
 ORDER BY o.client, o.key
 `
