@@ -27,7 +27,7 @@ type benchCommand struct {
 }
 
 type benchSuite struct {
-	Only    []string      `enum:"hot,spread,refusals,single,slow-flush,two-processes,prefill" help:"Parts to run: ${enum}. None: all but prefill."`
+	Only    []string      `enum:"hot,spread,refusals,single,batch,slow-flush,two-processes,prefill" help:"Parts to run: ${enum}. None: all but prefill."`
 	Round   time.Duration `default:"5s" help:"How long each measurement takes."`
 	Rounds  int           `default:"3" help:"Measurements of each; the median counts."`
 	Short   bool          `help:"One round of a second: shows that it works, not how fast it is."`
@@ -166,6 +166,7 @@ type benchRun struct {
 	Duplicates float64       `help:"Share of requests that repeat another one, which may be under way still; 0 to 1."`
 	Keys       string        `enum:"counted,random" default:"counted" help:"Keys and order ids: counted, or random like UUIDs of version 4."`
 	Hold       bool          `help:"Hold, then commit, instead of taking at once."`
+	Batch      int           `help:"Deductions that one call asks for together, up to 1000; 0: one, alone."`
 
 	Processes   int           `default:"1" help:"Service processes on one Postgres and Redis."`
 	Gate        bool          `default:"true" negatable:"" help:"With Redis."`
@@ -191,8 +192,12 @@ func (c *benchRun) Run(ctx context.Context, s streams) (err error) {
 	if err != nil {
 		return err
 	}
+	if c.Batch > 0 && (c.Batch > 1000 || c.Hold || c.Baseline > 0 || c.Stock < bench.Plenty) {
+		return errors.New("a batch has up to 1000 deductions, which neither hold nor run out of stock, and the baseline takes none")
+	}
 	w := bench.NewWorkload(bench.Shape{
 		Items: c.Items, Lines: c.Lines, Stock: c.Stock, Duplicates: c.Duplicates, RandomKeys: c.Keys == "random", Hold: c.Hold,
+		Batch: c.Batch,
 	})
 	if c.Baseline > 0 {
 		err = w.Insert(ctx, stack.DatabaseURL())

@@ -62,7 +62,7 @@ func TestPersistSendsTheSameRequestUntilItIsAnswered(t *testing.T) {
 		problemAnswer(503, "overloaded", "1"),
 		problemAnswer(429, "rate-limited", ""),
 		problemAnswer(500, "internal", ""),
-		problemAnswer(409, "request-in-progress", "1"),
+		problemAnswer(503, "ledger-unavailable", "1"),
 		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) },
 	)
 	// The transport would send a keyed request again by itself when a connection that was used before breaks.
@@ -79,7 +79,7 @@ func TestPersistSendsTheSameRequestUntilItIsAnswered(t *testing.T) {
 	if diff := cmp.Diff([]string{same, same, same, same, same, same}, got()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
-	want := map[string]int{"no answer": 1, "overloaded": 1, "rate-limited": 1, "internal": 1, "request-in-progress": 1}
+	want := map[string]int{"no answer": 1, "overloaded": 1, "rate-limited": 1, "internal": 1, "ledger-unavailable": 1}
 	if diff := cmp.Diff(want, c.retries); diff != "" || c.sent.Load() != 6 {
 		t.Errorf("sent %d, retries (-want +got):\n%s", c.sent.Load(), diff)
 	}

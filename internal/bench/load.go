@@ -174,11 +174,22 @@ func (r *run) drive(ctx context.Context, c *connection) {
 				return
 			}
 		}
-		if answer.replayed {
-			c.replays++
-		} else if answer.status == 201 {
+		c.count(r.work, n, &answer)
+	}
+}
+
+// count what an answer without a defect says of request n.
+func (c *connection) count(w *Workload, n int64, answer *response) {
+	switch {
+	case answer.replayed:
+		c.replays += int64(max(w.Batch, 1))
+	case answer.status == 201:
+		c.taken++
+		w.taken(n)
+	case answer.status == 200: // a batch
+		for i := range w.Batch {
 			c.taken++
-			r.work.taken(n)
+			w.taken(w.inBatch(n, i))
 		}
 	}
 }
@@ -224,15 +235,21 @@ var errLost = errors.New("no answer")
 
 // order sends request n and reads its answer.
 func (c *connection) order(w *Workload, n int64) (response, error) {
-	c.id = w.appendID(c.id[:0], n)
-	c.body = w.appendBody(c.body[:0], c.id, n)
-	b := append(append(c.out[:0], "POST /v1/deductions"...), c.head...)
+	path, check := "POST /v1/deductions", w.check
+	if w.Batch > 0 {
+		path, check = "POST /v1/deductions/batch", w.checkBatch
+		c.body, c.id = w.appendBatch(c.body[:0], c.id, n)
+	} else {
+		c.id = w.appendID(c.id[:0], n)
+		c.body = w.appendBody(c.body[:0], c.id, n)
+	}
+	b := append(append(c.out[:0], path...), c.head...)
 	b = append(append(b, c.id...), "\r\nContent-Length: "...)
 	b = append(strconv.AppendInt(b, int64(len(c.body)), 10), "\r\n\r\n"...)
 	c.out = append(b, c.body...)
 	r, err := c.exchange()
 	if err == nil {
-		err = w.check(&r, c.id)
+		err = check(&r, c.id)
 	}
 	return r, err
 }

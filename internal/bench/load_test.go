@@ -36,6 +36,49 @@ func take(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"id":"00000000-0000-0000-0000-000000000000","order_id":%q}`, order.OrderID)
 }
 
+// TestABatchIsManyDeductions: each under its own key, and counted as one.
+func TestABatchIsManyDeductions(t *testing.T) {
+	t.Parallel()
+	const size = 7
+	var mu sync.Mutex
+	keys := map[string]int{}
+	target := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		var batch struct {
+			Deductions []struct {
+				Key       string `json:"idempotency_key"`
+				Deduction struct {
+					OrderID string `json:"order_id"`
+				}
+			}
+		}
+		if err := json.NewDecoder(r.Body).Decode(&batch); err != nil || r.URL.Path != "/v1/deductions/batch" || len(batch.Deductions) != size {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		answer := ""
+		mu.Lock()
+		defer mu.Unlock()
+		for _, d := range batch.Deductions {
+			if keys[d.Key]++; d.Key != d.Deduction.OrderID {
+				t.Errorf("order %s has key %s", d.Deduction.OrderID, d.Key)
+			}
+			answer += `{"status":201},`
+		}
+		fmt.Fprintf(w, `{"results":[%s]}`, strings.TrimSuffix(answer, ","))
+	})
+	got := load(t, target, bench.NewWorkload(bench.Shape{Items: 3, Lines: 1, Stock: bench.Plenty, Batch: size}), 4, bench.Pace{For: 100 * time.Millisecond})
+	if got.Wrong != 0 || got.Requests == 0 || got.Taken != size*got.Requests || len(keys) != int(got.Taken) {
+		t.Errorf("%+v, %d keys", got, len(keys))
+	}
+	refusing := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"results":[{"status":201},{"status":409}]}`)
+	})
+	got = load(t, refusing, bench.NewWorkload(bench.Shape{Items: 1, Lines: 1, Stock: bench.Plenty, Batch: 2}), 1, bench.Pace{For: 20 * time.Millisecond})
+	if got.Wrong == 0 || got.Taken != 0 {
+		t.Errorf("a refusal passed: %+v", got)
+	}
+}
+
 func load(t *testing.T, target bench.Target, w *bench.Workload, clients int, pace bench.Pace) *bench.Load {
 	t.Helper()
 	g, err := bench.Dial(t.Context(), target, clients)

@@ -44,6 +44,7 @@ func parts() []part {
 		}},
 		{"refusals", (*suite).refusals},
 		{"single", (*suite).single},
+		{"batch", (*suite).batch},
 		{"slow-flush", (*suite).slowFlush},
 		{"two-processes", (*suite).twoProcesses},
 		{"prefill", (*suite).prefill},
@@ -227,6 +228,34 @@ func (s *suite) single(ctx context.Context) error {
 		return err
 	}
 	s.row(c.name, c.median(), "", "p50 < 1.5 ms")
+	return nil
+}
+
+// batchSize is how many deductions a call of the part batch carries.
+const batchSize = 100
+
+// batch measures the same orders one a call and many a call, by the same number of clients.
+func (s *suite) batch(ctx context.Context) error {
+	for _, load := range []struct {
+		what  string
+		items int
+	}{{"one hot SKU", 1}, {"10,000 SKUs", spreadItems}} {
+		alone, err := s.contend(ctx, load.what+", one deduction a call", load.items)
+		if err != nil {
+			return err
+		}
+		together, err := s.contend(ctx, fmt.Sprintf("%s, %d deductions a call", load.what, batchSize), load.items)
+		if err != nil {
+			return err
+		}
+		together.work.Batch = batchSize
+		if err := s.inTurn(ctx, alone, together); err != nil {
+			return err
+		}
+		a, b := alone.median(), together.median()
+		s.row(alone.name, a, "", "")
+		s.row(together.name, b, fmt.Sprintf("%.0f deductions/s, %.1f × one a call", b.Deductions, b.Deductions/a.Deductions), "≥ 3 × one a call")
+	}
 	return nil
 }
 

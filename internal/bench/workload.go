@@ -17,6 +17,7 @@ type Shape struct {
 	Duplicates float64 // share of requests that repeat another one, which may still be on its way
 	RandomKeys bool    // keys without an order, like UUIDs of version 4, instead of counted ones
 	Hold       bool    // hold and then commit, in two requests, instead of taking at once
+	Batch      int     // orders that one request asks for together; 0: one, alone. Needs Plenty of stock, and does not hold
 }
 
 // Workload is an endless row of requests of one unit a line, and what their answers were. A request is a function of its
@@ -95,7 +96,35 @@ func (w *Workload) appendBody(b, id []byte, n int64) []byte {
 	return append(b, "]}"...)
 }
 
-// taken notes that request n has had its effect.
+// appendBatch writes the body of request n, which asks for the orders that are its own.
+func (w *Workload) appendBatch(b, id []byte, n int64) (body, last []byte) {
+	b = append(b, `{"deductions":[`...)
+	for i := range w.Batch {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		order := w.inBatch(n, i)
+		id = w.appendID(id[:0], order)
+		b = append(append(append(b, `{"idempotency_key":"`...), id...), `","deduction":`...)
+		b = append(w.appendBody(b, id, order), '}')
+	}
+	return append(b, "]}"...), id
+}
+
+// inBatch is the number of an order of request n.
+func (w *Workload) inBatch(n int64, i int) int64 { return (n-1)*int64(w.Batch) + int64(i) + 1 }
+
+// checkBatch says what is wrong with the answer to a batch, if anything: nothing of it is refused, and it is replayed as a whole.
+func (w *Workload) checkBatch(r *response, id []byte) error {
+	done, replays := bytes.Count(r.body, []byte(`"status":201`)), bytes.Count(r.body, []byte(`"replayed":true`))
+	if r.status != 200 || done != w.Batch || replays != 0 && replays != w.Batch {
+		return fmt.Errorf("the batch with %s was answered %d, %d taken and %d replayed of %d: %.700s", id, r.status, done, replays, w.Batch, r.body)
+	}
+	r.replayed = replays > 0
+	return nil
+}
+
+// taken notes that order n has had its effect.
 func (w *Workload) taken(n int64) {
 	w.orders.Add(1)
 	for line := range w.Lines {

@@ -55,7 +55,7 @@ func TestOnlyRightAnswersAreAccepted(t *testing.T) {
 	created := response{status: 201, body: []byte(`{"id":"x","order_id":"b-1"}`)}
 	other := response{status: 201, body: []byte(`{"id":"x","order_id":"b-2"}`)}
 	short := response{status: 409, body: []byte(`{"type":"urn:holdfast:problem:insufficient-stock"}`)}
-	conflict := response{status: 409, body: []byte(`{"type":"urn:holdfast:problem:request-in-progress"}`)}
+	conflict := response{status: 409, body: []byte(`{"type":"urn:holdfast:problem:order-already-deducted"}`)}
 	overloaded := response{status: 503, body: []byte(`{"type":"urn:holdfast:problem:overloaded"}`)}
 	ample, scarce := NewWorkload(Shape{Items: 1, Stock: Plenty}), NewWorkload(Shape{Items: 1, Stock: 5})
 	for _, c := range []struct {

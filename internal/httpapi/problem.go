@@ -73,8 +73,6 @@ func problems() []problem {
 			"The key belongs to a different request", "This idempotency key was used with other input."},
 		{stock.ErrKeyVoided, "idempotency-key-voided", http.StatusConflict, outcomeNone, retryNewKey, 0,
 			"The key was voided", "Nothing will ever be done under this idempotency key."},
-		{stock.ErrRequestInProgress, "request-in-progress", http.StatusConflict, outcomeUnknown, retryAfter, 1,
-			"A request with this key is in progress", "Send the same request again to learn how it ended."},
 		{stock.ErrHoldExpired, "hold-expired", http.StatusConflict, outcomeNone, retryNever, 0,
 			"The hold has expired", "Its units are available to others again."},
 		{stock.ErrWrongState, "wrong-state", http.StatusConflict, outcomeNone, retryNever, 0,

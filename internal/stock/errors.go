@@ -14,7 +14,6 @@ var (
 	ErrOrderAlreadyDeducted = errors.New("a live deduction for this order and part exists")
 	ErrKeyReused            = errors.New("the idempotency key was used for a different request")
 	ErrKeyVoided            = errors.New("the idempotency key was voided")
-	ErrRequestInProgress    = errors.New("a request with this idempotency key is in progress")
 	ErrHoldExpired          = errors.New("the hold has expired")
 	ErrWrongState           = errors.New("the deduction's state does not allow this")
 	ErrReturnExceeds        = errors.New("more would come back than was taken")
