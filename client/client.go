@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
@@ -155,6 +154,3 @@ func (c *Client) change(ctx context.Context, key string, build func() (*http.Req
 	done.Replayed = header.Get("Idempotent-Replayed") == "true"
 	return &done, nil
 }
-
-// read decodes the body of a success.
-func read(body []byte, into any) error { return json.Unmarshal(body, into) }

@@ -29,7 +29,7 @@ func (c *Client) do(ctx context.Context, key string, into any, build func() (*ht
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		header, body, err := c.attempt(ctx, build)
 		if err == nil {
-			return header, read(body, into)
+			return header, json.Unmarshal(body, into)
 		}
 		again, wait, unknown := judge(err, pause)
 		maybe = maybe || unknown

@@ -382,10 +382,14 @@ type Deduction struct {
 	Id        openapi_types.UUID `json:"id"`
 
 	// Items Each item of the lines once, right after the change; as it is now when nothing was changed. Left out in lists.
-	Items   *[]Levels       `json:"items,omitempty"`
-	Lines   []DeductionLine `json:"lines"`
-	OrderId string          `json:"order_id"`
-	Part    string          `json:"part"`
+	Items *[]Levels       `json:"items,omitempty"`
+	Lines []DeductionLine `json:"lines"`
+
+	// Number For people: unique, and the same for ever. There are gaps, and a greater number need not be the later one.
+	// Deductions made before there were numbers have none.
+	Number  *int64 `json:"number,omitempty"`
+	OrderId string `json:"order_id"`
+	Part    string `json:"part"`
 
 	// Revision Grows by one with every change of this deduction.
 	Revision int32 `json:"revision"`
@@ -1057,8 +1061,11 @@ type UnsupportedMediaType = Problem
 
 // ListDeductionsParams defines parameters for ListDeductions.
 type ListDeductionsParams struct {
-	// OrderId The order.
-	OrderId Name `form:"order_id" json:"order_id"`
+	// OrderId The order. Either this or `number` is needed.
+	OrderId *Name `form:"order_id,omitempty" json:"order_id,omitempty"`
+
+	// Number The deduction's number.
+	Number *int64 `form:"number,omitempty" json:"number,omitempty"`
 
 	// State Only deductions in this state.
 	State *DeductionState `form:"state,omitempty" json:"state,omitempty"`
@@ -2176,12 +2183,28 @@ func NewListDeductionsRequest(server string, params *ListDeductionsParams) (*htt
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
 
-		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "order_id", params.OrderId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-			return nil, err
-		} else {
-			for _, qp := range strings.Split(queryFrag, "&") {
-				rawQueryFragments = append(rawQueryFragments, qp)
+		if params.OrderId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "order_id", *params.OrderId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
 			}
+
+		}
+
+		if params.Number != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "number", *params.Number, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
 		}
 
 		if params.State != nil {
