@@ -86,7 +86,8 @@ func (c *checker) perItem() map[string][]porcupine.Operation {
 		}
 		for sku, moves := range byItem {
 			write := operation(op, moves, anonymous(moves[len(moves)-1].Level))
-			if l, ok := said[sku]; ok && !op.Replayed {
+			// Found done by an earlier sending, it is answered with the figures of later.
+			if l, ok := said[sku]; ok && l.Version == moves[len(moves)-1].Version {
 				write.Output = l
 				delete(said, sku)
 			}
