@@ -125,14 +125,6 @@ export function adjust(sku, change) {
 }
 
 /**
- * Why an item has what it has: in the ledger, and in the gate.
- * @param {string} sku
- */
-export function explainCall(sku) {
-  return call('GET', '/v1/stock/{sku}/explain', `/v1/stock/${encodeURIComponent(sku)}/explain?location=default`);
-}
-
-/**
  * @param {string} sku
  * @param {number} after this version
  */

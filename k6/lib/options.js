@@ -43,6 +43,8 @@ export const always = {
 
 /** What every script's options have in common. */
 export const common = {
+  batch: 50,
+  batchPerHost: 50,
   setupTimeout: '10m',
   teardownTimeout: '10m',
   summaryTrendStats: ['avg', 'min', 'med', 'p(95)', 'p(99)', 'p(99.9)', 'max'],
