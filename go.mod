@@ -3,6 +3,7 @@ module github.com/holdfast-stock/holdfast
 go 1.26.0
 
 require (
+	github.com/adhocore/gronx v1.20.4
 	github.com/alecthomas/kong v1.17.0
 	github.com/compose-spec/compose-go/v2 v2.16.2
 	github.com/getkin/kin-openapi v0.153.0

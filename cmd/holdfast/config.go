@@ -40,6 +40,7 @@ type config struct {
 	NumberWorker int    `env:"HOLDFAST_NUMBER_WORKER" default:"0" help:"This process's worker of the snowflakes, where you number them: 1 to 31, one a process. 0: leased from the ledger."`
 
 	Locks lockConfig `embed:""`
+	Jobs  jobsConfig `embed:"" prefix:"jobs-"`
 
 	DrainDelay   time.Duration `env:"HOLDFAST_DRAIN_DELAY" default:"0s" help:"How long to go on serving after readiness is off, for load balancers to notice; up to 1m."`
 	StartTimeout time.Duration `env:"HOLDFAST_START_TIMEOUT" default:"30s" help:"How long to wait for the ledger at start; 1s to 10m."`
@@ -82,7 +83,7 @@ func (c *config) check() error {
 	if c.Reconcile == 0 {
 		wrong = append(wrong, errors.New("HOLDFAST_RECONCILE is 0: it must be positive, or negative for never"))
 	}
-	return errors.Join(wrong...)
+	return errors.Join(append(wrong, c.Jobs.check())...)
 }
 
 // inventory is the part of the configuration that the stores need.
@@ -96,7 +97,7 @@ func (c *config) inventory() inventory.Config {
 		Gate: gate.Config{
 			CallTimeout: c.GateTimeout, Prefix: c.GatePrefix, TicketLife: c.RequestDeadline + time.Second, Ample: c.GateAmple,
 		},
-		Sweep: c.Sweep, Reconcile: c.Reconcile,
+		Reconcile: c.Reconcile,
 	}
 }
 

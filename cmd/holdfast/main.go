@@ -33,6 +33,7 @@ type commandLine struct {
 	Import    importCommand    `cmd:"" help:"Bring stock from a CSV or NDJSON file into a running service."`
 	Export    exportCommand    `cmd:"" help:"Write the stock of a running service as CSV or NDJSON."`
 	Locks     locksCommand     `cmd:"" help:"Show who holds which lock, for how long, and who waits; or what each kind of lock promises."`
+	Jobs      jobsCommand      `cmd:"" help:"Show what a running service does by itself: schedules, last runs, next run, who is at it."`
 	Explain   explainCommand   `cmd:"" help:"Say why an item's available stock is what it is."`
 	Reconcile reconcileCommand `cmd:"" help:"Check that the ledger agrees with itself and the gate with the ledger."`
 	Version   versionCommand   `cmd:"" help:"Print the version."`

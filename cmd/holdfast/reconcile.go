@@ -36,7 +36,7 @@ type found struct {
 
 // Run checks, and prints what is wrong.
 func (c *reconcileCommand) Run(ctx context.Context, s streams) error {
-	cfg := inventory.Config{Ledger: ledger.Config{URL: c.DatabaseURL, Writers: 1, Readers: 2}, Gate: gate.Config{Prefix: c.GatePrefix}, Sweep: -1}
+	cfg := inventory.Config{Ledger: ledger.Config{URL: c.DatabaseURL, Writers: 1, Readers: 2}, Gate: gate.Config{Prefix: c.GatePrefix}}
 	if c.RedisURL != "" {
 		client, err := gate.Dial(c.RedisURL)
 		if err != nil {

@@ -24,7 +24,9 @@ import (
 	"github.com/holdfast-stock/holdfast/internal/gate"
 	"github.com/holdfast-stock/holdfast/internal/httpapi"
 	"github.com/holdfast-stock/holdfast/internal/inventory"
+	"github.com/holdfast-stock/holdfast/internal/job"
 	"github.com/holdfast-stock/holdfast/internal/ledger"
+	"github.com/holdfast-stock/holdfast/internal/lock"
 )
 
 type serveCommand struct {
@@ -60,6 +62,8 @@ type service struct {
 	redis  redis.UniversalClient // nil: no gate
 	stock  *inventory.Service
 	locks  *lockBackends
+	locker *lock.Locker[*lock.Fenced] // of jobs
+	jobs   *job.Runner
 	api    *httpapi.API
 	http   *http.Server
 	admin  *http.Server
@@ -129,6 +133,11 @@ func (s *service) open(ctx context.Context, clients *httpapi.Clients) error {
 		s.closeRedis()
 		return errors.Join(err, s.locks.Close())
 	}
+	if err := s.openJobs(registry); err != nil {
+		s.stock.Close()
+		s.closeRedis()
+		return errors.Join(err, s.locks.Close())
+	}
 	s.api = httpapi.New(s.stock, httpapi.Config{
 		Clients: clients, Log: s.access, Metrics: registry,
 		Deadline: s.cfg.RequestDeadline, MaxInFlight: s.cfg.MaxInFlight, MaxPerClient: s.cfg.MaxPerClient,
@@ -137,6 +146,7 @@ func (s *service) open(ctx context.Context, clients *httpapi.Clients) error {
 	admin := http.NewServeMux()
 	admin.Handle("/", s.api.Admin(registry))
 	admin.Handle("GET /locks", s.locks)
+	admin.Handle("GET /jobs", s.jobs)
 	s.admin = httpapi.Server(s.cfg.AdminAddr, admin)
 	return nil
 }
@@ -214,6 +224,11 @@ func (s *service) run(ctx context.Context, started func(addresses) error) error 
 	if err != nil {
 		return errors.Join(fmt.Errorf("HOLDFAST_ADMIN_ADDR: %w", err), public.Close())
 	}
+	jobs, stopJobs := context.WithCancel(context.WithoutCancel(ctx))
+	var working sync.WaitGroup
+	working.Go(func() { s.jobs.Run(jobs) })
+	defer working.Wait()
+	defer stopJobs()
 	failed := make(chan error, 3)
 	go func() { failed <- s.http.Serve(public) }()
 	go func() { failed <- s.admin.Serve(private) }()
@@ -246,6 +261,7 @@ func (s *service) drain() error {
 }
 
 func (s *service) close() {
+	s.closeLocker()
 	s.stock.Close()
 	if err := s.locks.Close(); err != nil {
 		s.log.Warn("close the locks", "error", err)

@@ -154,7 +154,11 @@ func (s *Service) makeRoom(ctx context.Context, refusals ...error) bool {
 	}
 	slices.SortFunc(items, stock.Item.Compare)
 	due, err := s.ledger.DueOn(ctx, slices.Compact(items), dueLimit)
-	return err == nil && len(due) > 0 && s.expire(ctx, due) == nil
+	if err != nil || len(due) == 0 {
+		return false
+	}
+	_, err = s.expire(ctx, due, stock.Fence{})
+	return err == nil
 }
 
 // RehearseDeduct answers what [Service.Deduct] would answer now. Nothing is written, the gate is not asked and the key

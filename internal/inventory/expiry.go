@@ -3,6 +3,7 @@ package inventory
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,8 +25,8 @@ const (
 
 // metrics of what this package does by itself.
 type metrics struct {
-	expired, failed prometheus.Counter
-	reconcile       *reconcileMetrics
+	expired   prometheus.Counter
+	reconcile *reconcileMetrics
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -34,12 +35,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		expired: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "holdfast_holds_expired_total", Help: "Holds this instance released because their time was over.",
 		}),
-		failed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "holdfast_sweeps_failed_total", Help: "Sweeps for expired holds that could not be finished.",
-		}),
 	}
 	if r != nil {
-		r.MustRegister(m.expired, m.failed)
+		r.MustRegister(m.expired)
 	}
 	return m
 }
@@ -51,14 +49,14 @@ func (s *Service) confirm(ctx context.Context, items []stock.Item) ([]stock.Leve
 	if err != nil {
 		return nil, err
 	}
-	if err := s.expire(ctx, due); err != nil {
+	if _, err := s.expire(ctx, due, stock.Fence{}); err != nil {
 		return nil, err
 	}
 	return s.ledger.Levels(ctx, items)
 }
 
-// every has do run until ctx ends.
-func (s *Service) every(ctx context.Context, interval time.Duration, do func(context.Context)) {
+// reconcileEvery makes a step of the continuous check at each interval, until ctx ends.
+func (s *Service) reconcileEvery(ctx context.Context, interval time.Duration) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
@@ -67,42 +65,36 @@ func (s *Service) every(ctx context.Context, interval time.Duration, do func(con
 			return
 		case <-ticker.C:
 		}
-		do(ctx)
+		if _, err := s.Reconcile(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("a step of the continuous check could not be finished", "error", err)
+		}
 	}
 }
 
-func (s *Service) sweepAndCount(ctx context.Context) {
-	if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-		s.metrics.failed.Inc()
-		s.log.Warn("sweep expired holds", "error", err)
-	}
-}
-
-func (s *Service) reconcileAndLog(ctx context.Context) {
-	if _, err := s.Reconcile(ctx); err != nil && ctx.Err() == nil {
-		s.log.Warn("a step of the continuous check could not be finished", "error", err)
-	}
-}
-
-// Sweep releases every hold whose time is over by the ledger's clock, up to a bound.
-func (s *Service) Sweep(ctx context.Context) error {
+// Sweep releases every hold whose time is over by the ledger's clock, up to a bound, and returns how many. Under a fence
+// it is [stock.ErrStale] for all but the newest holder. Answers do not wait for it: it only keeps the figures of items
+// nobody asks for up to date.
+func (s *Service) Sweep(ctx context.Context, f stock.Fence) (int64, error) {
+	var swept int64
 	for range sweepRounds {
 		due, err := s.ledger.Due(ctx, sweepLimit)
 		if err != nil {
-			return err
+			return swept, err
 		}
-		if err := s.expire(ctx, due); err != nil {
-			return err
+		n, err := s.expire(ctx, due, f)
+		swept += n
+		if err != nil {
+			return swept, err
 		}
 		if len(due) < sweepLimit {
-			return nil
+			return swept, nil
 		}
 	}
-	return nil
+	return swept, nil
 }
 
-// expire ends holds, many in one batch of the ledger. The first error is returned after all were tried.
-func (s *Service) expire(ctx context.Context, due []stock.DeductionID) error {
+// expire ends holds, many in one batch of the ledger, and returns how many. The first error is returned after all were tried.
+func (s *Service) expire(ctx context.Context, due []stock.DeductionID, f stock.Fence) (int64, error) {
 	if len(due) > 0 {
 		defect.Reach(defect.DueListed)
 	}
@@ -110,22 +102,24 @@ func (s *Service) expire(ctx context.Context, due []stock.DeductionID) error {
 		group sync.WaitGroup
 		once  sync.Once
 		first error
+		ended atomic.Int64
 		slots = make(chan struct{}, expireAtOnce)
 	)
 	for _, id := range due {
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			out, err := s.ledger.Expire(ctx, id)
+			out, err := s.ledger.Expire(ctx, id, f)
 			if err != nil {
 				once.Do(func() { first = err })
 				return
 			}
 			if !out.Replayed {
 				s.metrics.expired.Inc()
+				ended.Add(1)
 			}
 		})
 	}
 	group.Wait()
-	return first
+	return ended.Load(), first
 }

@@ -177,7 +177,7 @@ func TestHoldsEndWithoutASweeper(t *testing.T) {
 			s := w.serve(t)
 			if name == "no gate" {
 				var err error
-				if s, err = inventory.Open(inventory.Config{Ledger: ledger.Config{URL: w.database}, Sweep: -1}); err != nil {
+				if s, err = inventory.Open(inventory.Config{Ledger: ledger.Config{URL: w.database}}); err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(s.Close)
@@ -231,8 +231,8 @@ func TestSweepReleasesWhatIsDue(t *testing.T) {
 	stays := order("stays", "A")
 	stays.Hold = time.Hour
 	deduct(t, s, stays)
-	if err := s.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
+	if n, err := s.Sweep(t.Context(), stock.Fence{}); n != holds || err != nil {
+		t.Fatalf("swept %d, %v", n, err)
 	}
 	item, err := s.Item(t.Context(), at("A"))
 	if err != nil || item.Held != 1 || item.OnHand != holds+1 {

@@ -80,7 +80,7 @@ func TestTakingAnewMakesRoom(t *testing.T) {
 	}
 	mine := hold("mine")
 	end(mine)
-	if err := s.Sweep(t.Context()); err != nil {
+	if _, err := s.Sweep(t.Context(), stock.Fence{}); err != nil {
 		t.Fatal(err)
 	}
 	end(hold("another's"))

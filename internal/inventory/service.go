@@ -20,9 +20,6 @@ type Config struct {
 	Gate   gate.Config
 	// Redis is where the gate lives, from [gate.Dial]; nil: no gate, the ledger decides everything.
 	Redis redis.UniversalClient
-	// Sweep is how often holds whose time is over are released; 0: every second, negative: never. Answers do
-	// not wait for it: it only keeps the figures of items nobody asks for up to date.
-	Sweep time.Duration
 	// Reconcile is how often a step of the continuous check is made, see [Service.Reconcile]; not positive: never.
 	Reconcile  time.Duration
 	Log        *slog.Logger
@@ -37,7 +34,7 @@ type Service struct {
 	metrics *metrics
 	changed changed // since it was last reconciled
 	stop    context.CancelFunc
-	sweeper sync.WaitGroup // and the reconciler
+	checker sync.WaitGroup // the continuous check
 }
 
 // Open starts the service on a migrated database. Neither store need be reachable yet.
@@ -62,14 +59,8 @@ func Open(cfg Config) (*Service, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	if cfg.Sweep == 0 {
-		cfg.Sweep = time.Second
-	}
-	if cfg.Sweep > 0 {
-		s.sweeper.Go(func() { s.every(ctx, cfg.Sweep, s.sweepAndCount) })
-	}
 	if cfg.Reconcile > 0 {
-		s.sweeper.Go(func() { s.every(ctx, cfg.Reconcile, s.reconcileAndLog) })
+		s.checker.Go(func() { s.reconcileEvery(ctx, cfg.Reconcile) })
 	}
 	return s, nil
 }
@@ -85,7 +76,7 @@ func (s *Service) seen(levels []stock.Levels) {
 // Close finishes what is under way and stops. New requests are refused.
 func (s *Service) Close() {
 	s.stop()
-	s.sweeper.Wait()
+	s.checker.Wait()
 	s.ledger.Close()
 	if s.gate != nil {
 		s.gate.Close()
@@ -185,6 +176,46 @@ func (s *Service) List(ctx context.Context, q stock.ListQuery) ([]stock.Stock, e
 // Movements of one item by version; [stock.ErrNotFound] when there is no such item.
 func (s *Service) Movements(ctx context.Context, q stock.MovementQuery) ([]stock.Movement, error) {
 	return s.ledger.Movements(ctx, q)
+}
+
+// BeginRun claims a tick of a job and its fence; false if there is nothing to do.
+func (s *Service) BeginRun(ctx context.Context, t *stock.Tick) (bool, error) {
+	return s.ledger.BeginRun(ctx, t)
+}
+
+// EndRun writes down how a tick of a job ended.
+func (s *Service) EndRun(ctx context.Context, t *stock.Tick, e stock.Ended) error {
+	return s.ledger.EndRun(ctx, t, e)
+}
+
+// Runs of a job, the latest tick first.
+func (s *Service) Runs(ctx context.Context, job string, limit int) ([]stock.Run, error) {
+	return s.ledger.Runs(ctx, job, limit)
+}
+
+// Settle settles every day that is over, under a fence, and returns how many items it settled.
+func (s *Service) Settle(ctx context.Context, f stock.Fence) (int64, error) {
+	return s.ledger.Settle(ctx, f)
+}
+
+// Settlements of one day; [stock.ErrNotFound] when it is not settled.
+func (s *Service) Settlements(ctx context.Context, q stock.SettlementQuery) (*stock.SettlementPage, error) {
+	return s.ledger.Settlements(ctx, q)
+}
+
+// OpenStocktake begins an exclusive count of an item.
+func (s *Service) OpenStocktake(ctx context.Context, r *stock.OpenStocktakeRequest) (*stock.Stocktake, error) {
+	return s.ledger.OpenStocktake(ctx, r)
+}
+
+// CompleteStocktake writes a count.
+func (s *Service) CompleteStocktake(ctx context.Context, r *stock.CompleteStocktakeRequest) (*stock.Stocktake, error) {
+	return s.ledger.CompleteStocktake(ctx, r)
+}
+
+// Stocktake by id; [stock.ErrNotFound] when it is not the client's.
+func (s *Service) Stocktake(ctx context.Context, client string, id stock.DeductionID) (*stock.Stocktake, error) {
+	return s.ledger.Stocktake(ctx, client, id)
 }
 
 // Ready reports why this instance cannot serve, or nil. A lost gate does not make it unready.

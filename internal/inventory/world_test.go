@@ -85,7 +85,6 @@ func (w *world) serve(t *testing.T) *inventory.Service {
 		Ledger: ledger.Config{URL: u.String(), Writers: 1, Patience: w.patience},
 		Gate:   gate.Config{Prefix: w.prefix, TicketLife: ticketLife, Ample: -1},
 		Redis:  client,
-		Sweep:  -1,
 	})
 	if err != nil {
 		t.Fatal(err)

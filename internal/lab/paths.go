@@ -123,7 +123,7 @@ func (a sellerArgs) left(ctx context.Context, s *Stage) (left int64, err error) 
 // openService sells by the product itself, with a gate or without one.
 func openService(gated bool) func(context.Context, sellerArgs, *pgxpool.Pool) (sellOne, func(), error) {
 	return func(_ context.Context, args sellerArgs, _ *pgxpool.Pool) (sellOne, func(), error) {
-		config := inventory.Config{Ledger: ledger.Config{URL: args.Postgres}, Sweep: -1}
+		config := inventory.Config{Ledger: ledger.Config{URL: args.Postgres}}
 		stop := func() {}
 		if gated {
 			client, err := gate.Dial("redis://" + args.Redis[0])

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -95,6 +96,9 @@ func (w *writer) settle(batch []*request, deadline time.Time) ([]result, error) 
 	l := w.ledger
 	v := newView(len(batch), &w.params)
 	on := l.memory.fill(v, batch, time.Now())
+	if slices.ContainsFunc(batch, func(r *request) bool { return r.fenced }) {
+		on = basis{locked, true} // a fence is compared in the transaction that writes
+	}
 	maybe := false    // a write was sent and its outcome never seen
 	var sent []result // what it would have come to
 	var decided map[stock.Item]*itemRow
@@ -287,6 +291,9 @@ func write(ctx context.Context, q *dbsqlc.Queries, v *view, batch []*request) (a
 func readBasis(ctx context.Context, q *dbsqlc.Queries, v *view, batch []*request, on basis) error {
 	v.fresh, v.named = true, on.names
 	needs := needsOf(batch)
+	if err := readFences(ctx, q, v, needs.fences); err != nil {
+		return err
+	}
 	if err := readItems(ctx, q, v, needs.items, on.rows); err != nil {
 		return err
 	}
@@ -305,6 +312,7 @@ type needs struct {
 	keys       []stock.Keyed
 	orders     []orderPart
 	deductions []uuid.UUID
+	fences     []string
 }
 
 func needsOf(batch []*request) needs {
@@ -326,6 +334,9 @@ func needsOf(batch []*request) needs {
 		}
 		for _, d := range names.deductions {
 			n.deductions = append(n.deductions, d.ID)
+		}
+		if key := names.fence.Key; key != "" && !slices.Contains(n.fences, key) {
+			n.fences = append(n.fences, key)
 		}
 	}
 	return n

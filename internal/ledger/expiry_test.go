@@ -84,7 +84,7 @@ func race(t *testing.T, ledgers []*ledger.Ledger, id stock.DeductionID, swept bo
 	var sweeping sync.WaitGroup
 	if swept {
 		sweeping.Go(func() {
-			if _, err := ledgers[1].Expire(t.Context(), id); err != nil {
+			if _, err := ledgers[1].Expire(t.Context(), id, stock.Fence{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -116,7 +116,7 @@ func endAll(t *testing.T, l *ledger.Ledger) {
 		t.Fatal(err)
 	}
 	for _, id := range due {
-		if _, err := l.Expire(t.Context(), id); err != nil {
+		if _, err := l.Expire(t.Context(), id, stock.Fence{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -63,7 +63,7 @@ func AskRelease(d *stock.Deduction) Asked {
 // AskExpire is the operation of Ledger.Expire.
 func AskExpire(d *stock.Deduction) Asked {
 	on := newOnDeduction(d.Client, d)
-	return Asked{&expire{on}, on.rows}
+	return Asked{&expire{onDeduction: on}, on.rows}
 }
 
 // AskExtend is the operation of Ledger.Extend.

@@ -267,9 +267,17 @@ func ended(lines []stock.Line, untaken stock.State) stock.State {
 }
 
 // expire ends a hold whose time is over; one that is not, or no longer, held is left alone.
-type expire struct{ onDeduction }
+type expire struct {
+	onDeduction
+	fence stock.Fence // zero: whoever needs the units releases them
+}
+
+func (o *expire) names() names { return names{deductions: o.rows, fence: o.fence} }
 
 func (o *expire) decide(v *view) result {
+	if err := v.stale(o.fence); err != nil {
+		return refuse(err)
+	}
 	d := v.deductions[o.id]
 	if defect.On(defect.SweepWithoutGuard) {
 		giveBack(v, o.rows[0].clone(), stock.Expire, systemActor, guardDue)

@@ -122,12 +122,14 @@ func connect(t testing.TB, url string) *pgx.Conn {
 	return conn
 }
 
-// execute runs SQL, as only tests do.
-func execute(t testing.TB, url, statement string, args ...any) {
+// execute runs SQL, as only tests do, and returns how many rows it was about.
+func execute(t testing.TB, url, statement string, args ...any) int64 {
 	t.Helper()
-	if _, err := connect(t, url).Exec(t.Context(), statement, args...); err != nil {
+	tag, err := connect(t, url).Exec(t.Context(), statement, args...)
+	if err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}
+	return tag.RowsAffected()
 }
 
 // blockItem locks an item's row, so that batches on it wait, until the function it returns is called.

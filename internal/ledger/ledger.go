@@ -93,7 +93,9 @@ func readPool(cfg Config) (*pgxpool.Pool, error) {
 	}
 	poolConfig.MaxConns = int32(cfg.Readers)
 	poolConfig.ConnConfig.ConnectTimeout = 2 * time.Second
-	for _, name := range []string{"enable_seqscan", "jit", "statement_timeout", "lock_timeout", "tcp_user_timeout"} {
+	for _, name := range []string{
+		"enable_seqscan", "jit", "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "tcp_user_timeout",
+	} {
 		poolConfig.ConnConfig.RuntimeParams[name] = sessionSettings[name]
 	}
 	poolConfig.ConnConfig.RuntimeParams["application_name"] = "holdfast-reads"
@@ -193,7 +195,7 @@ func (l *Ledger) endedMeanwhile(ctx context.Context, id uuid.UUID) bool {
 	if err != nil || d.State != stock.Expired {
 		return false
 	}
-	out, err := l.Expire(ctx, id)
+	out, err := l.Expire(ctx, id, stock.Fence{})
 	return err == nil && !out.Deduction.State.Live()
 }
 
@@ -257,9 +259,10 @@ func (l *Ledger) Return(ctx context.Context, r *stock.ReturnRequest) (*stock.Out
 	})
 }
 
-// Expire ends a hold whose time is over by the ledger's clock; any other deduction is left as it is.
-func (l *Ledger) Expire(ctx context.Context, id uuid.UUID) (*stock.Outcome, error) {
-	return l.change(ctx, "", id, func(on onDeduction) operation { return &expire{on} })
+// Expire ends a hold whose time is over by the ledger's clock; any other deduction is left as it is. Under a fence it
+// is [stock.ErrStale] for all but the newest holder; without, the zero one, anybody may.
+func (l *Ledger) Expire(ctx context.Context, id uuid.UUID, f stock.Fence) (*stock.Outcome, error) {
+	return l.change(ctx, "", id, func(on onDeduction) operation { return &expire{on, f} })
 }
 
 // change sends an operation on an existing deduction through the sequencer. An empty client may change any.

@@ -22,6 +22,7 @@ type names struct {
 	key        stock.Keyed
 	order      orderPart
 	deductions []*deductionRow // as they were last read
+	fence      stock.Fence     // that guards it
 }
 
 // result is the verdict on one operation.

@@ -119,6 +119,11 @@ func (o *adjust) decide(v *view) result {
 	if err := o.precondition(row.levels); err != nil {
 		return refuse(err)
 	}
+	return o.apply(v, row, o.Keyed)
+}
+
+// apply moves the item, once under the key.
+func (o *adjust) apply(v *view, row *itemRow, once stock.Keyed) result {
 	delta, err := o.delta(row.levels)
 	if err != nil {
 		return refuse(err)
@@ -126,7 +131,7 @@ func (o *adjust) decide(v *view) result {
 	m := stock.Movement{Kind: o.Kind, DeltaOnHand: delta, Reason: o.Reason, Reference: o.Reference, Actor: o.Client}
 	v.move(row, m)
 	m.Version, m.OnHand, m.Held = row.levels.Version, row.levels.OnHand, row.levels.Held
-	v.record(o.Keyed, operationRow{fingerprint: o.fingerprint, kind: stock.AdjustOperation, item: row.id, name: o.Item, version: m.Version})
+	v.record(once, operationRow{fingerprint: o.fingerprint, kind: stock.AdjustOperation, item: row.id, name: o.Item, version: m.Version})
 	return result{adjustment: &stock.Adjustment{Movement: m, Levels: row.levels}}
 }
 

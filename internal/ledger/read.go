@@ -59,6 +59,21 @@ func readItems(ctx context.Context, q *dbsqlc.Queries, v *view, items []stock.It
 	return err
 }
 
+// readFences locks the newest claim of each key, so that nobody claims it before the transaction ends.
+func readFences(ctx context.Context, q *dbsqlc.Queries, v *view, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	rows, err := q.HoldFences(ctx, keys)
+	v.fences = make(map[string]stock.Token, len(rows))
+	for i := range rows {
+		if rows[i].InTime {
+			v.fences[rows[i].Key] = stock.Token(rows[i].Token)
+		}
+	}
+	return err
+}
+
 func (v *view) addItem(r *dbsqlc.ReadItemsRow) {
 	item := stock.Item{SKU: stock.SKU(r.Sku), Location: stock.Location(r.Location)}
 	v.items[item] = &itemRow{id: r.ID, seen: r.Version, levels: stock.Levels{

@@ -35,6 +35,7 @@ type request struct {
 	op     operation
 	items  []stock.Item
 	about  []*deductionRow // the deductions it is about, as far as they exist already
+	fenced bool            // it is made under a fence
 	queued time.Time
 	place  atomic.Int32
 	done   chan result // receives exactly one result once taken
@@ -83,7 +84,10 @@ func (s *sequencer) submitAll(ops []operation) []*request {
 }
 
 func newRequest(op operation) *request {
-	return &request{op: op, items: op.touches(), about: op.names().deductions, queued: time.Now(), done: make(chan result, 1)}
+	n := op.names()
+	return &request{
+		op: op, items: op.touches(), about: n.deductions, fenced: n.fence.Key != "", queued: time.Now(), done: make(chan result, 1),
+	}
 }
 
 func (s *sequencer) enqueueLocked(r *request) error {

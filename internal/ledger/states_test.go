@@ -205,7 +205,7 @@ func (p play) do(ctx context.Context, action, prefix string, d *stock.Deduction)
 	case "return some":
 		return p.Return(ctx, &stock.ReturnRequest{Keyed: key, ID: d.ID, Lines: one})
 	case "expire":
-		return p.Expire(ctx, d.ID)
+		return p.Expire(ctx, d.ID, stock.Fence{})
 	}
 	panic(action)
 }

@@ -24,6 +24,7 @@ type view struct {
 	operations map[stock.Keyed]operationRow
 	live       map[orderPart]uuid.UUID
 	deductions map[uuid.UUID]*deductionRow
+	fences     map[string]stock.Token // the newest claim of each key whose time is not over; locked until the write
 
 	changed []*itemRow // items with steps, in the order they were first changed
 	write   *dbsqlc.WriteBatchParams
@@ -64,6 +65,14 @@ const (
 	guardLive guard = "live"
 	guardDue  guard = "due"
 )
+
+// stale is [stock.ErrStale] unless the fence is the newest claim, or none.
+func (v *view) stale(f stock.Fence) error {
+	if f.Key == "" || v.fences[f.Key] == f.Token {
+		return nil
+	}
+	return stock.ErrStale
+}
 
 // due reports whether a hold is known to be over. Only a fresh view has the ledger's clock; in another one
 // the guard of the write decides.

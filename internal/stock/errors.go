@@ -22,6 +22,13 @@ var (
 	ErrPreconditionFailed   = errors.New("the item is not as expected")
 	ErrPreconditionRequired = errors.New("setting a figure needs the figure or version it replaces")
 
+	// ErrStale: a newer holder has claimed the key since, or the time of the claim is over. Nothing was written.
+	ErrStale = errors.New("the fencing token is stale")
+	// ErrStocktakeOpen: the item is being counted already.
+	ErrStocktakeOpen = errors.New("the item is being counted")
+	// ErrStocktakeOver: the count can write nothing any more.
+	ErrStocktakeOver = errors.New("the stocktake is over")
+
 	// ErrOverloaded: refused before anything was done; the same request may be sent again later.
 	ErrOverloaded = errors.New("too much work is waiting")
 	// ErrLedgerUnavailable: the ledger cannot be reached and nothing was done.
@@ -98,6 +105,15 @@ func (e *ReturnError) Error() string {
 	return fmt.Sprintf("%v: %d lines", ErrReturnExceeds, len(e.Lines))
 }
 func (e *ReturnError) Unwrap() error { return ErrReturnExceeds }
+
+// StocktakeError is [ErrStocktakeOpen] or [ErrStocktakeOver] with the count in question.
+type StocktakeError struct {
+	Reason    error
+	Stocktake Stocktake
+}
+
+func (e *StocktakeError) Error() string { return fmt.Sprintf("%v: %s", e.Reason, e.Stocktake.ID) }
+func (e *StocktakeError) Unwrap() error { return e.Reason }
 
 // PreconditionError is [ErrPreconditionFailed] or [ErrPreconditionRequired] with the current figures.
 type PreconditionError struct {
