@@ -10,7 +10,7 @@ func TestAQuietRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldConfig{command: product(t)})
 	l := w.begin()
-	time.Sleep(3 * time.Second) // the load is what the test is about
+	l.awaitAnswers(200, 3*time.Second)
 	h := l.end()
 	if found := w.finish(h); len(found) > 0 {
 		w.keep(h, found)

@@ -109,17 +109,6 @@ func busy(d time.Duration, change func(*load)) func(*world, *sandbox.Postgres) *
 	}
 }
 
-// awaitAnswers lets the load go on for a while, and until it got so many clear answers.
-func (l *load) awaitAnswers(n int64, atLeast time.Duration) {
-	l.world.t.Helper()
-	from, began := l.answers.Load(), time.Now()
-	for deadline := began.Add(patience); time.Since(began) < atLeast || l.answers.Load()-from < n; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			l.world.t.Fatalf("only %d answers in %v", l.answers.Load()-from, patience)
-		}
-	}
-}
-
 // lostReplies applies statements and loses the word of it, again and again.
 func lostReplies(w *world, _ *sandbox.Postgres) *robust.History {
 	l := w.begin()

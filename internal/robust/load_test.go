@@ -86,6 +86,17 @@ func skuOf(i int) string {
 	return "COLD-" + strconv.Itoa(i)
 }
 
+// awaitAnswers lets the load go on for a while, and until it got so many clear answers.
+func (l *load) awaitAnswers(n int64, atLeast time.Duration) {
+	l.world.t.Helper()
+	from, began := l.answers.Load(), time.Now()
+	for deadline := began.Add(patience); time.Since(began) < atLeast || l.answers.Load()-from < n; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			l.world.t.Fatalf("only %d answers in %v", l.answers.Load()-from, patience)
+		}
+	}
+}
+
 // customer does one thing after the other.
 type customer struct {
 	load   *load
@@ -190,7 +201,7 @@ func (c *customer) followUp() {
 	op := robust.Op{Deduction: hold.Deduction, Lines: hold.Lines}
 	path := "/v1/deductions/" + hold.Deduction
 	if c.load.late {
-		time.Sleep(time.Until(hold.Expires.Add(20 * time.Millisecond))) // it is what the test is about
+		<-time.After(time.Until(hold.Expires.Add(20 * time.Millisecond))) // it is what the test is about
 	}
 	switch n := c.random.IntN(10); {
 	case c.load.late || n < 5:
@@ -275,7 +286,7 @@ func (c *customer) do(op *robust.Op, method, path string, body any) {
 			l.answers.Add(1)
 			continue
 		}
-		time.Sleep(time.Duration(5+c.random.IntN(40)) * time.Millisecond) // at once it would find the same
+		<-time.After(time.Duration(5+c.random.IntN(40)) * time.Millisecond) // at once it would find the same
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

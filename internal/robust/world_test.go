@@ -345,7 +345,7 @@ func (w *world) readLedger(h *robust.History) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback(ctx) //nolint:errcheck // it only reads
+	defer tx.Rollback(ctx) // it only reads
 	at := func(at *time.Time) time.Duration {
 		if at == nil {
 			return 0

@@ -26,13 +26,13 @@ func main() {
 		fmt.Fprintln(os.Stderr, "recheck:", err)
 		os.Exit(2)
 	}
-	fmt.Printf("seed %d, %d operations, %d movements\n", h.Seed, len(h.Ops), len(h.Ledger.Movements))
+	fmt.Fprintf(os.Stdout, "seed %d, %d operations, %d movements\n", h.Seed, len(h.Ops), len(h.Ledger.Movements))
 	for _, f := range h.Faults {
-		fmt.Printf("  %v–%v %s\n", f.From.Round(time.Millisecond), f.To.Round(time.Millisecond), f.Name)
+		fmt.Fprintf(os.Stdout, "  %v–%v %s\n", f.From.Round(time.Millisecond), f.To.Round(time.Millisecond), f.Name)
 	}
 	found := append(robust.CheckOrder(h), robust.CheckLinear(h, patience, os.Args[1]+".html")...)
 	for _, v := range found {
-		fmt.Println(v)
+		fmt.Fprintln(os.Stdout, v)
 	}
 	if len(found) > 0 {
 		os.Exit(1)
