@@ -75,6 +75,10 @@ chaos-short: ## The faults that are over soon, and every seeded defect (ARGS='-r
 
 ##@ Change
 
+.PHONY: jobs-long
+jobs-long: ## Pause job runners a hundred times on every locker, and run an hour of ticks in two processes
+	@go test -count=1 -timeout 60m -run 'Paused|EachTick' -v ./internal/job -args -pauses=100 -every-locker -ticks=3600
+
 # -shuffle shows tests that lean on each other, and keeps Go from answering out of its cache.
 .PHONY: test
 test: ## Run all tests on real servers, with the race detector where a C compiler is (ARGS='-run Name')

@@ -1,0 +1,226 @@
+package job_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-stock/holdfast/internal/inventory"
+	"github.com/holdfast-stock/holdfast/internal/job"
+	"github.com/holdfast-stock/holdfast/internal/ledger"
+	"github.com/holdfast-stock/holdfast/internal/lock"
+	"github.com/holdfast-stock/holdfast/internal/stock"
+)
+
+// childConfig is the variable that makes the test binary a runner. It is told on its standard input what time it is and
+// whether to go on, and says on its standard output what it did:
+//
+//	in:  tick <unix nanoseconds>   run what is due then
+//	     go                        the work may write
+//	out: working <token>           the work has begun, and waits for "go"
+//	     wrote <error>             what its write came to
+//	     ran <error>               what the tick came to
+const childConfig = "HOLDFAST_TEST_RUNNER"
+
+// childSetup is what a runner needs to know.
+type childSetup struct {
+	Kind     kind
+	Addrs    []string
+	Database string
+	Prefix   string
+	TTL      time.Duration
+	Redis    string
+	Waits    bool // the work waits for "go" before it writes, and after
+	Every    time.Duration
+	Counter  bool // the work counts ticks in a table of the test's
+}
+
+const jobName = "tested"
+
+func child() int {
+	var setup childSetup
+	if err := json.Unmarshal([]byte(os.Getenv(childConfig)), &setup); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	if err := setup.run(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func (setup *childSetup) run(in io.Reader, out io.Writer) error {
+	cfg := lockerConfig{Kind: setup.Kind, Addrs: setup.Addrs, Database: setup.Database, Prefix: setup.Prefix, TTL: setup.TTL}
+	if setup.Redis != "" {
+		client := redis.NewClient(&redis.Options{
+			Addr: setup.Redis, Protocol: 2, DisableIdentity: true, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+		})
+		defer client.Close()
+		cfg.Redis = client
+	}
+	locker, closeLocker, err := openLocker(cfg)
+	if err != nil {
+		return err
+	}
+	defer closeLocker()
+	service, err := inventory.Open(inventory.Config{Ledger: ledger.Config{URL: setup.Database}})
+	if err != nil {
+		return err
+	}
+	defer service.Close()
+	pool, err := pgxpool.New(context.Background(), setup.Database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	lines := bufio.NewScanner(in)
+	w := &childWork{setup: setup, service: service, pool: pool, lines: lines, out: out}
+	runner := job.New(job.Config{Stock: service, Locker: locker, Jobs: []job.Job{{
+		Name: jobName, Schedule: job.Every(setup.Every), Limit: time.Hour, Work: w.do,
+	}}})
+	for lines.Scan() {
+		text, ok := strings.CutPrefix(lines.Text(), "tick ")
+		nanoseconds, err := strconv.ParseInt(text, 10, 64)
+		if !ok || err != nil {
+			return fmt.Errorf("told %q", lines.Text())
+		}
+		for {
+			err = runner.RunDue(context.Background(), time.Unix(0, nanoseconds))
+			// The other one is at it, or we were it and died: until somebody has ended the tick it is asked again.
+			if !errors.Is(err, lock.ErrHeld) {
+				break
+			}
+			time.Sleep(20 * time.Millisecond) // a poll: the end of the other's run is in the ledger
+		}
+		fmt.Fprintln(out, "ran", strings.ReplaceAll(fmt.Sprint(err), "\n", "; "))
+	}
+	return lines.Err()
+}
+
+type childWork struct {
+	setup   *childSetup
+	service *inventory.Service
+	pool    *pgxpool.Pool
+	lines   *bufio.Scanner
+	out     io.Writer
+}
+
+// do releases what is due, under the fence, as the job that expires holds does.
+func (w *childWork) do(_ context.Context, fence stock.Fence) (int64, error) {
+	if w.setup.Counter {
+		// The fence in a transaction of the work, as anybody's work may have it.
+		tag, err := w.pool.Exec(context.Background(), `WITH newest AS (SELECT FROM fences WHERE key = $1 AND token = $2 FOR SHARE)
+			INSERT INTO effects (token) SELECT $2 FROM newest`, fence.Key, fence.Token)
+		return tag.RowsAffected(), err
+	}
+	fmt.Fprintln(w.out, "working", fence.Token)
+	if w.setup.Waits && !w.lines.Scan() {
+		return 0, errors.New("nobody says go")
+	}
+	// Whatever its ctx says: a process that was paused has not looked at it since.
+	n, err := w.service.Sweep(context.Background(), fence)
+	fmt.Fprintln(w.out, "wrote", n, err)
+	return n, err
+}
+
+// runnerProcess is a child that runs the job.
+type runnerProcess struct {
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	lines chan string
+}
+
+func startRunner(t *testing.T, setup childSetup) *runnerProcess {
+	t.Helper()
+	text, err := json.Marshal(setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &runnerProcess{cmd: exec.Command(exe), lines: make(chan string, 16)}
+	p.cmd.Env = append(os.Environ(), childConfig+"="+string(text))
+	p.cmd.Stderr = os.Stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer close(p.lines)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			p.lines <- lines.Text()
+		}
+	})
+	t.Cleanup(func() {
+		_ = p.in.Close() // it ends when there is nothing left to read
+		go func() {
+			for range p.lines { //nolint:revive // until it has ended
+			}
+		}()
+		reading.Wait()
+		if err := p.cmd.Wait(); err != nil {
+			t.Errorf("the runner: %v", err)
+		}
+	})
+	return p
+}
+
+func (p *runnerProcess) say(t *testing.T, line string) {
+	t.Helper()
+	if _, err := fmt.Fprintln(p.in, line); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *runnerProcess) tick(t *testing.T, at time.Time) {
+	t.Helper()
+	p.say(t, fmt.Sprint("tick ", at.UnixNano()))
+}
+
+// hear waits for a line that begins so and returns its rest.
+func (p *runnerProcess) hear(t *testing.T, prefix string) string {
+	t.Helper()
+	select {
+	case line, ok := <-p.lines:
+		rest, found := strings.CutPrefix(line, prefix+" ")
+		if !ok || !found {
+			t.Fatalf("the runner says %q (%v), want %q", line, ok, prefix)
+		}
+		return rest
+	case <-time.After(time.Minute):
+		t.Fatalf("the runner does not say %q", prefix)
+	}
+	return ""
+}
+
+func (p *runnerProcess) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
