@@ -26,7 +26,6 @@ func TestWhatIsSentAgain(t *testing.T) {
 		{"overloaded", api.None, api.After, time.Second, true, false},
 		{"ledger-unavailable", api.None, api.After, time.Second, true, false},
 		{"rate-limited", api.None, api.After, 3 * time.Second, true, false},
-		{"request-in-progress", api.Unknown, api.After, time.Second, true, true},
 		{"outcome-unknown", api.Unknown, api.SameKey, time.Second, true, true},
 		{"internal", api.Unknown, api.SameKey, 0, true, true},
 	} {

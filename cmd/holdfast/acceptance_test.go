@@ -103,9 +103,10 @@ type instance struct {
 	guard io.Closer // ends the process if we die
 	ended chan struct{}
 
-	mu       sync.Mutex
-	log      bytes.Buffer // guarded by mu
-	offences []error      // answers that the contract does not have; guarded by mu
+	contract contract.Checker // of what it answers
+
+	mu  sync.Mutex
+	log bytes.Buffer // guarded by mu
 }
 
 // open starts a process that stops with the test. It fails the test if it does not stop in order, or logs an error.
@@ -117,11 +118,11 @@ func (s *shop) open(t testing.TB) *instance {
 		if err := i.stop(); err != nil {
 			t.Errorf("stop the service: %v", err)
 		}
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		for _, offence := range i.offences[:min(3, len(i.offences))] {
+		for _, offence := range i.contract.Offences() {
 			t.Error(offence)
 		}
+		i.mu.Lock()
+		defer i.mu.Unlock()
 		if t.Failed() || strings.Contains(i.log.String(), `"level":"ERROR"`) {
 			t.Errorf("log of %s, its end:\n%s", i.addr, i.log.Bytes()[max(0, i.log.Len()-4<<10):])
 		}
@@ -234,15 +235,11 @@ func (i *instance) stop() error {
 	return nil
 }
 
-// api calls the process as the shop, and notes each answer that the contract does not have.
+// api calls the process as the shop. Answers that the contract does not have fail the test when the process is stopped.
 func (i *instance) api() *caller {
 	c := newCaller("http://"+i.addr, shopToken)
 	c.patience = serviceLimit
-	c.http.Transport = &contract.Transport{Base: c.http.Transport, Report: func(offence error) {
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		i.offences = append(i.offences, offence)
-	}}
+	c.http.Transport = i.contract.Transport(c.http.Transport)
 	return c
 }
 

@@ -142,8 +142,7 @@ func TestProblemsOfTheContractAreThoseOfTheTable(t *testing.T) {
 
 // neverAnswered are rows of the error table that no request can get at, and why.
 var neverAnswered = map[string]string{
-	"client-gone":         "nobody is left to read it",
-	"request-in-progress": "a duplicate waits for the first in the sequencer, and ends as that does",
+	"client-gone": "nobody is left to read it",
 }
 
 // Every problem is what some test of this package gets from a real server, and names.

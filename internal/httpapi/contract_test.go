@@ -1,12 +1,14 @@
 package httpapi_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -16,9 +18,21 @@ import (
 	"github.com/holdfast-stock/holdfast/internal/httpapi/internal/openapi"
 )
 
+// valid reports whether the contract is a valid document, its examples included.
+var valid = sync.OnceValue(func() error {
+	doc, err := contract.Load()
+	if err != nil {
+		return err
+	}
+	return doc.Validate(context.Background())
+})
+
 func loadContract(t testing.TB) *openapi3.T {
 	t.Helper()
 	doc, err := contract.Load()
+	if err == nil {
+		err = valid()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
