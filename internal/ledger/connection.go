@@ -115,11 +115,15 @@ func (w *writer) broken(err error, sent bool) error {
 		return refused(answer)
 	}
 	w.disconnect()
-	if sent && !pgconn.SafeToRetry(err) {
+	if sent && !unsent(err) {
 		return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, err)
 	}
 	return outage{err}
 }
+
+// unsent reports whether a statement surely never left. A reply that was lost can end in "conn closed" too, which pgx calls safe to
+// send again.
+func unsent(err error) bool { return pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed) }
 
 // refused names what it means that the server refused a statement: nothing of it was applied.
 func refused(answer *pgconn.PgError) error {

@@ -489,3 +489,26 @@ func TestSessionsAreTerminated(t *testing.T) {
 		t.Errorf("only %d sessions were terminated", ended)
 	}
 }
+
+// TestACommitWhoseReplyIsLostIsUnknown: the batch is written on locked rows, and commits by a statement of its own.
+func TestACommitWhoseReplyIsLostIsUnknown(t *testing.T) {
+	t.Parallel()
+	database := sandbox.Database(t)
+	proxy, url := behind(t, database)
+	l, other := start(t, ledger.Config{URL: url, Patience: time.Second}), openAt(t, database)
+	stockUp(t, l, "A", 9)
+	deduct(t, other, order("in between", "A"))
+	fired := proxy.OnRequest(contains("commit\x00"), fault.LoseReply)
+	for range 100 {
+		proxy.OnRequest(contains("application_name\x00holdfast\x00"), fault.LoseRequest)
+	}
+	_, err := l.Deduct(t.Context(), order("lost", "A"))
+	<-fired
+	proxy.Restore()
+	if !errors.Is(err, stock.ErrUnknownOutcome) {
+		t.Errorf("got %v", err)
+	}
+	if got := levels(t, other, "A"); got.OnHand != 7 {
+		t.Errorf("got %s", figures(got))
+	}
+}

@@ -30,7 +30,7 @@ func readError(err error) error {
 func writeError(err error) error {
 	var answer *pgconn.PgError
 	var connect *pgconn.ConnectError
-	if errors.As(err, &connect) || pgconn.SafeToRetry(err) || errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR" {
+	if errors.As(err, &connect) || unsent(err) || errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR" {
 		return readError(err)
 	}
 	return fmt.Errorf("%w: %w", stock.ErrUnknownOutcome, err)
