@@ -97,13 +97,23 @@ WITH item_change AS (
         unnest(@movement_reasons::text[]), unnest(@movement_references::text[])
     ) AS m(item_id, version, delta_on_hand, delta_held, on_hand, held, deduction_id, kind, actor, reason, reference)
     WHERE (SELECT as_seen FROM verdict)
+), new_event AS (
+    INSERT INTO events (item_id, version, on_hand, held, safety_stock, low_stock_at, at, kind)
+    SELECT e.item_id, e.version, e.on_hand, e.held, e.safety_stock, e.low_stock_at, now(), e.kind
+    FROM ROWS FROM (
+        unnest(@event_items::bigint[]), unnest(@event_versions::bigint[]), unnest(@event_on_hand::bigint[]),
+        unnest(@event_held::bigint[]), unnest(@event_safety_stock::bigint[]), unnest(@event_low_stock_at::bigint[]),
+        unnest(@event_kinds::text[])
+    ) AS e(item_id, version, on_hand, held, safety_stock, low_stock_at, kind)
+    WHERE (SELECT as_seen FROM verdict)
 )
 SELECT as_seen::boolean AS as_seen, now()::timestamptz AS at
 FROM verdict;
 
 -- name: WriteDeducts :one
 -- WriteBatch for a batch of nothing but new deductions, which is what a rush consists of: half the arrays, and
--- no table touched that such a batch does not need. A movement has the place of its line.
+-- no table touched that such a batch does not need. A movement has the place of its line. A batch with an event
+-- is for WriteBatch.
 WITH item_change AS (
     SELECT *
     FROM ROWS FROM (

@@ -97,9 +97,16 @@ ORDER BY m.version DESC
 LIMIT @row_limit;
 
 -- name: CheckKeys :many
--- One page of all idempotency keys, each with whether its effect is there; that of a void key is to be none.
+-- One page of all idempotency keys, each with whether its effect is there: its deduction, or its movement or the
+-- checkpoint that stands for it. That of a void key is to be none.
 SELECT o.client, o.key, o.kind, o.deduction_id, o.item_id, o.version,
-    ((d.id IS NOT NULL)::integer + (m.version IS NOT NULL)::integer)::integer AS effects
+    ((d.id IS NOT NULL)::integer + COALESCE((
+        SELECT m.version = o.version OR m.kind = 'checkpoint'
+        FROM movements m
+        WHERE m.item_id = o.item_id AND m.version >= o.version
+        ORDER BY m.version
+        LIMIT 1
+    ), false)::integer)::integer AS effects
 FROM (
     SELECT p.client, p.key, p.kind, p.deduction_id, p.item_id, p.version
     FROM operations p
@@ -108,7 +115,6 @@ FROM (
     LIMIT @row_limit
 ) AS o
 LEFT JOIN deductions d ON d.id = o.deduction_id AND o.client IN (d.client, '') -- a commit of named quantities without a key has one of nobody's
-LEFT JOIN movements m ON m.item_id = o.item_id AND m.version = o.version
 ORDER BY o.client, o.key;
 
 -- name: RememberChecked :execrows
@@ -189,7 +195,8 @@ END
 LIMIT @row_limit;
 
 -- name: FindLinesNotMoved :many
--- Lines that are not what the movements of their deduction say, and movements without a line. It reads every movement.
+-- Lines that are not what the movements of their deduction say, and movements without a line. It reads every movement. Where a
+-- checkpoint stands for what a deduction did first, nothing is left to compare.
 SELECT COALESCE(l.deduction_id, m.deduction_id)::uuid AS deduction_id, COALESCE(l.item_id, m.item_id)::bigint AS item_id,
     COALESCE(l.held, 0)::bigint AS held, COALESCE(l.committed, 0)::bigint AS committed, COALESCE(l.returned, 0)::bigint AS returned,
     COALESCE(m.held, 0)::bigint AS moved_held, COALESCE(m.committed, 0)::bigint AS moved_committed,
@@ -207,8 +214,14 @@ FULL JOIN (
     WHERE b.deduction_id IS NOT NULL
     GROUP BY b.deduction_id, b.item_id
 ) AS m ON m.deduction_id = l.deduction_id AND m.item_id = l.item_id
-WHERE l.deduction_id IS NULL OR l.held <> COALESCE(m.held, 0) OR l.committed <> COALESCE(m.committed, 0)
-    OR l.returned <> COALESCE(m.returned, 0)
+WHERE (l.deduction_id IS NULL OR l.held <> COALESCE(m.held, 0) OR l.committed <> COALESCE(m.committed, 0)
+        OR l.returned <> COALESCE(m.returned, 0))
+    AND NOT EXISTS (
+        SELECT
+        FROM deductions d
+        JOIN movements c ON c.item_id = l.item_id AND c.kind = 'checkpoint' AND c.at >= d.created_at
+        WHERE d.id = l.deduction_id
+    )
 LIMIT @row_limit;
 
 -- name: FindDeductionsNotKeyed :many

@@ -143,6 +143,19 @@ func (s *Service) Void(ctx context.Context, key stock.Keyed) (*stock.Operation, 
 	return s.ledger.Void(ctx, key)
 }
 
+// MaxImport is how many rows one call of [Service.Import] should have.
+const MaxImport = ledger.MaxImport
+
+// Import does many rows, each by itself, and answers all of them in order.
+func (s *Service) Import(ctx context.Context, client string, rows []stock.ImportRow) []stock.Imported {
+	return s.ledger.Import(ctx, client, rows)
+}
+
+// Retain prepares to roll old movements up into checkpoints, step by step; see [ledger.Retention].
+func (s *Service) Retain(before time.Time, archive *ledger.Archive) *ledger.Retention {
+	return s.ledger.Retain(before, archive)
+}
+
 // Configure creates an item or changes its settings.
 func (s *Service) Configure(ctx context.Context, r *stock.ConfigureRequest) (*stock.Configured, error) {
 	return s.ledger.Configure(ctx, r)
@@ -216,6 +229,11 @@ func (s *Service) CompleteStocktake(ctx context.Context, r *stock.CompleteStockt
 // Stocktake by id; [stock.ErrNotFound] when it is not the client's.
 func (s *Service) Stocktake(ctx context.Context, client string, id stock.DeductionID) (*stock.Stocktake, error) {
 	return s.ledger.Stocktake(ctx, client, id)
+}
+
+// Events behind a place, in an order in which a reader skips none.
+func (s *Service) Events(ctx context.Context, q stock.EventQuery) ([]stock.Event, error) {
+	return s.ledger.Events(ctx, q)
 }
 
 // Ready reports why this instance cannot serve, or nil. A lost gate does not make it unready.

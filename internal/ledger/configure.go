@@ -56,7 +56,7 @@ func (l *Ledger) configured(ctx context.Context, row *dbsqlc.Item, created bool)
 	if err != nil {
 		return nil, stock.ErrUnknownOutcome
 	}
-	l.learned([]*itemRow{{id: row.ID, seen: row.Version, levels: out.Stock.Levels}}, uint32(epoch))
+	l.learned([]*itemRow{{id: row.ID, seen: row.Version, levels: out.Stock.Levels, lowAt: lowMark(row.LowStockAt)}}, uint32(epoch))
 	return out, nil
 }
 

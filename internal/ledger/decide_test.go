@@ -33,14 +33,23 @@ type model struct {
 
 type shelf struct {
 	onHand, held, safety stock.Quantity
+	marked               bool
+	lowAt                stock.Quantity
 	moves                []string // kind, Δon_hand, Δheld
+	fell                 []int    // after how many moves it became low
 }
+
+func (s *shelf) low() bool { return s.marked && s.onHand-s.held-s.safety <= s.lowAt }
 
 func (m *model) move(item stock.Item, kind stock.MovementKind, onHand, held stock.Quantity) {
 	s := m.shelves[item]
+	was := s.low()
 	s.onHand += onHand
 	s.held += held
 	s.moves = append(s.moves, fmt.Sprint(kind, onHand, held))
+	if !was && s.low() {
+		s.fell = append(s.fell, len(s.moves))
+	}
 }
 
 // fits says which lines are short, or nothing.
@@ -414,7 +423,7 @@ func (r *dice) deduction(order string) (d stock.Deduction, over bool) {
 
 // situation is what a batch meets, for the decision and for the model.
 func (r *dice) situation() (ledger.Sight, *model) {
-	s := ledger.Sight{Fresh: true, Now: noon, Keys: map[stock.Keyed]ledger.Effect{}}
+	s := ledger.Sight{Fresh: true, Now: noon, Keys: map[stock.Keyed]ledger.Effect{}, LowAt: map[stock.Item]stock.Quantity{}}
 	m := &model{
 		shelves: map[stock.Item]*shelf{}, deductions: map[uuid.UUID]*stock.Deduction{},
 		over: map[uuid.UUID]bool{}, keys: map[stock.Keyed]stock.Fingerprint{}, taken: map[string]uuid.UUID{},
@@ -441,6 +450,10 @@ func (r *dice) situation() (ledger.Sight, *model) {
 		}
 		s.Items = append(s.Items, l)
 		m.shelves[l.Item] = &shelf{onHand: l.OnHand, held: l.Held, safety: l.SafetyStock}
+		if r.chance(70) {
+			s.LowAt[l.Item] = stock.Quantity(r.IntN(8))
+			m.shelves[l.Item].marked, m.shelves[l.Item].lowAt = true, s.LowAt[l.Item]
+		}
 	}
 	done := r.want() // some time ago
 	s.Keys[done.Keyed] = ledger.Effect{Print: done.Fingerprint(), Deduction: r.id()}
@@ -578,9 +591,10 @@ func TestDecisionsAreThoseOfTheRules(t *testing.T) {
 			words[word(want)]++
 		}
 		sameEffect(t, seed, &s, &got, m)
+		words["low"] += len(got.Told)
 		consistent(t, seed, &s, &got)
 	}
-	for _, word := range []string{"done", "unchanged", "replay", "reused", "order", "unknown", "short", "expired", "state", "field", "excess", "failed", "required"} {
+	for _, word := range []string{"done", "unchanged", "replay", "reused", "order", "unknown", "short", "expired", "state", "field", "excess", "failed", "required", "low"} {
 		if words[word] == 0 {
 			t.Errorf("no situation came to %q: %v", word, words)
 		}
@@ -601,6 +615,7 @@ func sameEffect(t *testing.T, seed uint64, s *ledger.Sight, got *ledger.Decision
 	t.Helper()
 	figures, wantFigures := map[string][2]stock.Quantity{}, map[string][2]stock.Quantity{}
 	moves, wantMoves := map[string][]string{}, map[string][]string{}
+	told, wantTold := map[ledger.Told]int{}, map[ledger.Told]int{}
 	for _, l := range s.Items {
 		figures[string(l.SKU)] = [2]stock.Quantity{l.OnHand, l.Held}
 		shelf := m.shelves[l.Item]
@@ -608,6 +623,12 @@ func sameEffect(t *testing.T, seed uint64, s *ledger.Sight, got *ledger.Decision
 		if len(shelf.moves) > 0 {
 			wantMoves[string(l.SKU)] = shelf.moves
 		}
+		for _, after := range shelf.fell {
+			wantTold[ledger.Told{Item: l.Item, Version: l.Version + int64(after)}]++
+		}
+	}
+	for _, e := range got.Told {
+		told[e]++
 	}
 	for _, c := range got.Items {
 		figures[string(c.Item.SKU)] = [2]stock.Quantity{c.OnHand, c.Held}
@@ -616,7 +637,7 @@ func sameEffect(t *testing.T, seed uint64, s *ledger.Sight, got *ledger.Decision
 		sku := string(mv.Item.SKU)
 		moves[sku] = append(moves[sku], fmt.Sprint(mv.Kind, mv.DeltaOnHand, mv.DeltaHeld))
 	}
-	if diff := cmp.Diff(wantFigures, figures) + cmp.Diff(wantMoves, moves) + cmp.Diff(shown(m), written(s, got)); diff != "" {
+	if diff := cmp.Diff(wantFigures, figures) + cmp.Diff(wantMoves, moves) + cmp.Diff(wantTold, told) + cmp.Diff(shown(m), written(s, got)); diff != "" {
 		t.Fatalf("seed %d (-rules +decision):\n%s", seed, diff)
 	}
 }

@@ -28,6 +28,7 @@ type Sight struct {
 	Fresh      bool
 	Now        time.Time
 	Items      []stock.Levels
+	LowAt      map[stock.Item]stock.Quantity // of items that have a low stock mark
 	Deductions []stock.Deduction
 	Keys       map[stock.Keyed]Effect // that had their effect
 	Live       []stock.Deduction      // that are in the way of others of their order
@@ -80,7 +81,7 @@ func AskReturn(d *stock.Deduction, r *stock.ReturnRequest) Asked {
 
 // AskAdjust is the operation of Ledger.Adjust.
 func AskAdjust(r *stock.AdjustRequest) Asked {
-	return Asked{op: &adjust{AdjustRequest: r, fingerprint: r.Fingerprint()}}
+	return Asked{op: newAdjust(r)}
 }
 
 // Verdict is the answer to one operation.
@@ -98,6 +99,7 @@ type Decision struct {
 	Write      bool // there is something to write:
 	Items      []ItemChange
 	Moved      []Moved
+	Told       []Told
 	Keys       []stock.Keyed
 	New        []NewDeduction
 	Deductions []DeductionChange
@@ -115,6 +117,12 @@ type ItemChange struct {
 type Moved struct {
 	Item stock.Item
 	stock.Movement
+}
+
+// Told is an event: the movement that made an item low.
+type Told struct {
+	Item    stock.Item
+	Version int64
 }
 
 // NewDeduction is the row of a new deduction; its lines are in the order of the request.
@@ -163,7 +171,10 @@ func (s Sight) view(params *dbsqlc.WriteBatchParams) *view {
 	v := newView(len(s.Items), params)
 	v.fresh, v.named, v.now = s.Fresh, s.Fresh, s.Now
 	for i, l := range s.Items {
-		v.items[l.Item] = &itemRow{id: int64(i + 1), seen: l.Version, levels: l}
+		v.items[l.Item] = &itemRow{id: int64(i + 1), seen: l.Version, levels: l, lowAt: neverLow}
+	}
+	for item, at := range s.LowAt {
+		v.items[item].lowAt = at
 	}
 	for _, d := range s.Deductions {
 		v.deductions[d.ID] = (&deductionRow{d}).clone()
@@ -194,6 +205,9 @@ func (d *Decision) read(w *dbsqlc.WriteBatchParams, name func(int64) stock.Item)
 			Actor: w.MovementActors[i], Reason: w.MovementReasons[i], Reference: w.MovementReferences[i],
 			Deduction: &w.MovementDeductions[i],
 		}})
+	}
+	for i, id := range w.EventItems {
+		d.Told = append(d.Told, Told{name(id), w.EventVersions[i]})
 	}
 	for i := range w.OpKeys {
 		d.Keys = append(d.Keys, stock.Keyed{Client: w.OpClients[i], Key: w.OpKeys[i]})

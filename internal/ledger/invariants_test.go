@@ -24,7 +24,11 @@ var invariants = []struct{ name, query string }{
 		GROUP BY i.id HAVING i.on_hand <> COALESCE(sum(m.delta_on_hand), 0) OR i.held <> COALESCE(sum(m.delta_held), 0)`},
 	{"versions without gaps", `
 		SELECT i.sku FROM items i LEFT JOIN movements m ON m.item_id = i.id
-		GROUP BY i.id HAVING i.version <> count(m.version) OR i.version <> COALESCE(max(m.version), 0)`},
+		GROUP BY i.id HAVING i.version <> count(m.version) + COALESCE(sum(m.version - 1) FILTER (WHERE m.kind = 'checkpoint'), 0)
+			OR i.version <> COALESCE(max(m.version), 0)`},
+	{"a checkpoint comes first", `
+		SELECT m.item_id || ' ' || m.version FROM movements m
+		WHERE m.kind = 'checkpoint' AND EXISTS (SELECT FROM movements e WHERE e.item_id = m.item_id AND e.version < m.version)`},
 	{"movements follow one another", `
 		SELECT item_id || ' ' || version FROM (
 			SELECT item_id, version, on_hand, held,
@@ -47,7 +51,10 @@ var invariants = []struct{ name, query string }{
 		SELECT l.deduction_id::text FROM (
 			SELECT deduction_id, item_id, sum(held) AS held, sum(committed) AS committed, sum(returned) AS returned
 			FROM deduction_lines GROUP BY deduction_id, item_id
-		) AS l LEFT JOIN movements m ON m.deduction_id = l.deduction_id AND m.item_id = l.item_id
+		) AS l JOIN deductions d ON d.id = l.deduction_id
+		LEFT JOIN movements m ON m.deduction_id = l.deduction_id AND m.item_id = l.item_id
+		WHERE NOT EXISTS (
+			SELECT FROM movements c WHERE c.item_id = l.item_id AND c.kind = 'checkpoint' AND c.at >= d.created_at)
 		GROUP BY l.deduction_id, l.item_id, l.held, l.committed, l.returned
 		HAVING l.held <> COALESCE(sum(m.delta_held), 0)
 			OR l.committed <> COALESCE(-sum(m.delta_on_hand) FILTER (WHERE m.kind IN ('deduct', 'commit')), 0)
@@ -68,8 +75,22 @@ var invariants = []struct{ name, query string }{
 	{"one effect a key", `
 		SELECT o.key FROM operations o
 		LEFT JOIN deductions d ON d.id = o.deduction_id
-		LEFT JOIN movements m ON m.item_id = o.item_id AND m.version = o.version
+		LEFT JOIN movements m ON m.item_id = o.item_id
+			AND (m.version = o.version OR m.version > o.version AND m.kind = 'checkpoint')
 		WHERE (d.id IS NOT NULL)::int + (m.version IS NOT NULL)::int <> (o.kind <> 'void')::int`},
+	{"low stock is told when it begins", `
+		SELECT COALESCE(m.item_id, e.item_id) || ' ' || COALESCE(m.version, e.version) FROM (
+			SELECT m.item_id, m.version FROM (
+				SELECT item_id, version, on_hand - held AS free, COALESCE(lag(on_hand - held) OVER w, 0) AS free_before,
+					bool_or(kind IN ('configure', 'checkpoint')) OVER (PARTITION BY item_id) AS hidden
+				FROM movements WINDOW w AS (PARTITION BY item_id ORDER BY version)
+			) AS m JOIN items i ON i.id = m.item_id
+			WHERE NOT m.hidden AND m.free - i.safety_stock <= i.low_stock_at AND m.free_before - i.safety_stock > i.low_stock_at
+		) AS m FULL JOIN (
+			SELECT e.item_id, e.version FROM events e
+			WHERE NOT EXISTS (SELECT FROM movements m WHERE m.item_id = e.item_id AND m.kind IN ('configure', 'checkpoint'))
+		) AS e ON e.item_id = m.item_id AND e.version = m.version
+		WHERE m.item_id IS NULL OR e.item_id IS NULL`},
 	{"one live deduction an order", `
 		SELECT order_id FROM deductions WHERE state IN ('held', 'committed')
 		GROUP BY client, order_id, part HAVING count(*) > 1`},
@@ -194,6 +215,7 @@ func TestInvariantsAreChecked(t *testing.T) {
 		{"movements add up", `UPDATE items SET held = held + 1 WHERE sku = 'A'`},
 		{"versions without gaps", `UPDATE items SET version = version + 1 WHERE sku = 'B'`},
 		{"versions without gaps", `UPDATE movements SET version = 100 WHERE version = 1`},
+		{"a checkpoint comes first", `UPDATE movements SET kind = 'checkpoint' WHERE version = 2`},
 		{"movements follow one another", `UPDATE movements SET on_hand = on_hand + 1 WHERE version = 1`},
 		{"movements follow one another", `UPDATE movements SET held = held + 1 WHERE version = 1`},
 		{"held is what open holds hold", `UPDATE deduction_lines SET held = 0 WHERE held > 0`},
@@ -210,6 +232,9 @@ func TestInvariantsAreChecked(t *testing.T) {
 		{"one key an adjustment", `DELETE FROM operations WHERE key = 'stock A'`},
 		{"one effect a key", `UPDATE operations SET deduction_id = gen_random_uuid() WHERE key = 'taken'`},
 		{"one effect a key", `UPDATE operations SET kind = 'void' WHERE key = 'taken'`},
+		{"low stock is told when it begins", `DELETE FROM events`},
+		{"low stock is told when it begins", `UPDATE items SET low_stock_at = 0 WHERE sku = 'A'`},
+		{"low stock is told when it begins", `INSERT INTO events SELECT item_id, 1, on_hand, held, safety_stock, low_stock_at, tx, at, epoch, kind FROM events`},
 		{"one live deduction an order", unchecked + `UPDATE deductions SET order_id = 'same' WHERE state IN ('held', 'committed')`},
 	} {
 		tx, err := conn.Begin(t.Context())
@@ -233,6 +258,7 @@ func TestInvariantsAreChecked(t *testing.T) {
 func someHistory(t *testing.T, url string) {
 	t.Helper()
 	l := openAt(t, url)
+	mark(t, l, "A", 4)
 	stockUp(t, l, "A", 5)
 	stockUp(t, l, "B", 5)
 	deduct(t, l, order("taken", "A", "B"))

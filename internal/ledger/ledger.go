@@ -230,7 +230,7 @@ func (l *Ledger) RehearseDeduct(ctx context.Context, r *stock.DeductRequest) (*s
 
 // RehearseAdjust answers what [Ledger.Adjust] would answer now, and does nothing.
 func (l *Ledger) RehearseAdjust(ctx context.Context, r *stock.AdjustRequest) (*stock.Adjustment, error) {
-	op := rehearsal{&adjust{AdjustRequest: r, fingerprint: r.Fingerprint()}}
+	op := rehearsal{newAdjust(r)}
 	return l.adjusted(ctx, l.doAll(ctx, l.recalls, []operation{op})[0])
 }
 
@@ -279,8 +279,7 @@ func (l *Ledger) change(ctx context.Context, client string, id uuid.UUID, make f
 
 // Adjust changes what is physically there.
 func (l *Ledger) Adjust(ctx context.Context, r *stock.AdjustRequest) (*stock.Adjustment, error) {
-	res := l.do(ctx, &adjust{AdjustRequest: r, fingerprint: r.Fingerprint()})
-	return l.adjusted(ctx, res)
+	return l.adjusted(ctx, l.do(ctx, newAdjust(r)))
 }
 
 // finish turns a result into the caller's answer.

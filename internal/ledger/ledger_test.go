@@ -46,13 +46,14 @@ func keyed(key string) stock.Keyed { return stock.Keyed{Client: "shop", Key: key
 // stockUp creates an item with units on hand.
 func stockUp(t testing.TB, l *ledger.Ledger, sku string, units stock.Quantity) {
 	t.Helper()
-	if _, err := l.Configure(t.Context(), &stock.ConfigureRequest{Client: "shop", Item: at(sku)}); err != nil {
+	_, err := l.Configure(t.Context(), &stock.ConfigureRequest{Client: "shop", Item: at(sku), MustBeNew: true})
+	if err != nil && !errors.Is(err, stock.ErrPreconditionFailed) {
 		t.Fatal(err)
 	}
 	if units == 0 {
 		return
 	}
-	_, err := l.Adjust(t.Context(), &stock.AdjustRequest{
+	_, err = l.Adjust(t.Context(), &stock.AdjustRequest{
 		Keyed: keyed("stock " + sku), Item: at(sku), Kind: stock.Receive, Delta: units,
 	})
 	if err != nil {

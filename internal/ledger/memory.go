@@ -28,6 +28,7 @@ type memory struct {
 type remembered struct {
 	id          int64
 	levels      stock.Levels
+	lowAt       stock.Quantity
 	contendedTo time.Time
 }
 
@@ -56,10 +57,18 @@ func (m *memory) fill(v *view, batch []*request, now time.Time) (on basis) {
 			if now.Before(row.contendedTo) {
 				on.rows = locked
 			}
-			v.items[item] = &itemRow{id: row.id, seen: row.levels.Version, levels: row.levels}
+			v.items[item] = &itemRow{id: row.id, seen: row.levels.Version, levels: row.levels, lowAt: row.lowAt}
 		}
 	}
 	return on
+}
+
+// knows reports whether an item was ever seen.
+func (m *memory) knows(item stock.Item) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.rows[item]
+	return ok
 }
 
 // learn keeps what was read or written.
@@ -71,13 +80,13 @@ func (m *memory) learn(rows []*itemRow) {
 			if old.levels.Epoch == row.levels.Epoch && old.levels.Version > row.levels.Version {
 				continue
 			}
-			m.rows[row.levels.Item] = remembered{row.id, row.levels, old.contendedTo}
+			m.rows[row.levels.Item] = remembered{row.id, row.levels, row.lowAt, old.contendedTo}
 			continue
 		}
 		if len(m.rows) >= maxRemembered {
 			m.forgetOneLocked()
 		}
-		m.rows[row.levels.Item] = remembered{id: row.id, levels: row.levels}
+		m.rows[row.levels.Item] = remembered{id: row.id, levels: row.levels, lowAt: row.lowAt}
 	}
 }
 
@@ -99,7 +108,7 @@ func (m *memory) contended(decided, read map[stock.Item]*itemRow, now time.Time)
 			continue
 		}
 		row := m.rows[item]
-		row.id, row.levels, row.contendedTo = after.id, after.levels, now.Add(contention)
+		row.id, row.levels, row.lowAt, row.contendedTo = after.id, after.levels, after.lowAt, now.Add(contention)
 		m.rows[item] = row
 	}
 }

@@ -26,6 +26,9 @@ func resetParams(p *dbsqlc.WriteBatchParams) {
 		MovementOnHand: p.MovementOnHand[:0], MovementHeld: p.MovementHeld[:0],
 		MovementDeductions: p.MovementDeductions[:0], MovementKinds: p.MovementKinds[:0],
 		MovementActors: p.MovementActors[:0], MovementReasons: p.MovementReasons[:0], MovementReferences: p.MovementReferences[:0],
+		EventItems: p.EventItems[:0], EventVersions: p.EventVersions[:0], EventOnHand: p.EventOnHand[:0],
+		EventHeld: p.EventHeld[:0], EventSafetyStock: p.EventSafetyStock[:0], EventLowStockAt: p.EventLowStockAt[:0],
+		EventKinds: p.EventKinds[:0],
 	}
 }
 
@@ -33,7 +36,7 @@ func resetParams(p *dbsqlc.WriteBatchParams) {
 func (v *view) single(batch []*request) (dbsqlc.WriteOneParams, bool) {
 	w := v.write
 	op, ok := batch[0].op.(*deduct)
-	if !ok || len(batch) != 1 || len(w.DeductionIds) != 1 || len(w.LineDeductions) != 1 || len(w.ChangeIds) != 0 {
+	if !ok || len(batch) != 1 || len(w.DeductionIds) != 1 || len(w.LineDeductions) != 1 || len(w.ChangeIds) != 0 || len(w.EventItems) != 0 {
 		return dbsqlc.WriteOneParams{}, false
 	}
 	return dbsqlc.WriteOneParams{
@@ -50,7 +53,7 @@ func (v *view) single(batch []*request) (dbsqlc.WriteOneParams, bool) {
 // appended line by line, so they have the places of the lines.
 func (v *view) rush() (dbsqlc.WriteDeductsParams, bool) {
 	w := v.write
-	if len(w.ChangeIds) != 0 || len(w.OpKeys) != len(w.DeductionIds) || len(w.MovementItems) != len(w.LineItems) {
+	if len(w.ChangeIds) != 0 || len(w.OpKeys) != len(w.DeductionIds) || len(w.MovementItems) != len(w.LineItems) || len(w.EventItems) != 0 {
 		return dbsqlc.WriteDeductsParams{}, false
 	}
 	return dbsqlc.WriteDeductsParams{

@@ -105,6 +105,10 @@ type adjust struct {
 	fingerprint stock.Fingerprint
 }
 
+func newAdjust(r *stock.AdjustRequest) *adjust {
+	return &adjust{AdjustRequest: r, fingerprint: r.Fingerprint()}
+}
+
 func (o *adjust) touches() []stock.Item { return []stock.Item{o.Item} }
 func (o *adjust) names() names          { return names{key: o.Keyed} }
 
@@ -140,7 +144,7 @@ func (o *adjust) precondition(l stock.Levels) error {
 	case o.IfVersion != nil && *o.IfVersion != l.Version,
 		o.ExpectedOnHand != nil && *o.ExpectedOnHand != l.OnHand:
 		return &stock.PreconditionError{Reason: stock.ErrPreconditionFailed, Levels: l}
-	case o.SetTo != nil && o.IfVersion == nil && o.ExpectedOnHand == nil:
+	case o.SetTo != nil && o.IfVersion == nil && o.ExpectedOnHand == nil && !o.Overwrite:
 		return &stock.PreconditionError{Reason: stock.ErrPreconditionRequired, Levels: l}
 	}
 	return nil

@@ -76,7 +76,7 @@ func readFences(ctx context.Context, q *dbsqlc.Queries, v *view, keys []string) 
 
 func (v *view) addItem(r *dbsqlc.ReadItemsRow) {
 	item := stock.Item{SKU: stock.SKU(r.Sku), Location: stock.Location(r.Location)}
-	v.items[item] = &itemRow{id: r.ID, seen: r.Version, levels: stock.Levels{
+	v.items[item] = &itemRow{id: r.ID, seen: r.Version, lowAt: lowMark(r.LowStockAt), levels: stock.Levels{
 		Item: item, OnHand: stock.Quantity(r.OnHand), Held: stock.Quantity(r.Held),
 		SafetyStock: stock.Quantity(r.SafetyStock), Version: r.Version,
 	}}

@@ -138,8 +138,9 @@ func (s *sequencer) take(batch []*request) ([]*request, bool) {
 	defer s.mu.Unlock()
 	s.freeLocked(batch)
 	for {
-		if batch = s.gatherLocked(batch[:0]); len(batch) > 0 {
-			if len(batch) >= maxBatchRequests {
+		var full bool
+		if batch, full = s.gatherLocked(batch[:0]); len(batch) > 0 {
+			if full {
 				s.wakeLocked() // what did not fit may go with another taker
 			}
 			return batch, true
@@ -173,11 +174,14 @@ func (s *sequencer) wakeLocked() {
 	}
 }
 
-func (s *sequencer) gatherLocked(batch []*request) []*request {
+// gatherLocked moves requests from the queue into a batch. It reports whether the batch is full: whether there may be
+// one that could go now but did not fit.
+func (s *sequencer) gatherLocked(batch []*request) (_ []*request, full bool) {
 	clear(s.passed)
 	kept, lines := 0, 0
 	for i, r := range s.queue {
 		if len(batch) >= maxBatchRequests || i >= maxScan {
+			full = len(batch) >= maxBatchRequests
 			kept += copy(s.queue[kept:], s.queue[i:])
 			break
 		}
@@ -185,11 +189,11 @@ func (s *sequencer) gatherLocked(batch []*request) []*request {
 		case r.place.Load() == dropped:
 			s.lines -= len(r.items)
 			continue
-		case s.blockedLocked(r, s.busy) || s.blockedLocked(r, s.passed) || sameDeduction(batch, r) ||
-			len(batch) > 0 && lines+len(r.items) > maxBatchLines:
-			for _, item := range r.items {
-				s.passed[item] = struct{}{}
-			}
+		case s.blockedLocked(r, s.busy) || s.blockedLocked(r, s.passed) || sameDeduction(batch, r):
+			s.passLocked(r)
+		case len(batch) > 0 && lines+len(r.items) > maxBatchLines:
+			full = true
+			s.passLocked(r)
 		case r.place.CompareAndSwap(waiting, taken):
 			batch = append(batch, r)
 			lines += len(r.items)
@@ -209,7 +213,14 @@ func (s *sequencer) gatherLocked(batch []*request) []*request {
 			s.busy[item] = struct{}{}
 		}
 	}
-	return batch
+	return batch, full
+}
+
+// passLocked blocks the items of a request that stays in the queue for those behind it.
+func (s *sequencer) passLocked(r *request) {
+	for _, item := range r.items {
+		s.passed[item] = struct{}{}
+	}
 }
 
 func (s *sequencer) blockedLocked(r *request, items map[stock.Item]struct{}) bool {

@@ -216,6 +216,36 @@ func TestBlockedWorkWaitsForItsTaker(t *testing.T) {
 	})
 }
 
+// TestWhatDoesNotFitGoesToAnotherTaker: a batch that is full of lines leaves the rest to who is idle.
+func TestWhatDoesNotFitGoesToAnotherTaker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := ledger.NewQueue()
+		one, two := q.Taker(), q.Taker()
+		takes(t, one, submit(t, q, "A", "B"))
+		var got ledger.Batch
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			got, _ = two.Take()
+		}()
+		synctest.Wait()
+		large := func(first string) *ledger.Queued {
+			items := []string{first}
+			for n := range ledger.MaxBatchLines * 2 / 3 {
+				items = append(items, fmt.Sprint(first, n))
+			}
+			return submit(t, q, items...)
+		}
+		first, second := large("A"), large("B")
+		takes(t, one, first)
+		<-done
+		if !got.Has(0, second) {
+			t.Errorf("took %d requests", got.Len())
+		}
+	})
+}
+
 // TestIdleTakersAreWokenForEachRequest: as many takers as there are free requests work at once.
 func TestIdleTakersAreWokenForEachRequest(t *testing.T) {
 	t.Parallel()

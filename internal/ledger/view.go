@@ -35,10 +35,24 @@ type itemRow struct {
 	id     int64
 	seen   int64 // the version it was read with
 	levels stock.Levels
+	lowAt  stock.Quantity // it is low when no more than this is available; [neverLow]: it has no mark
 	// Scratch of one decision:
 	wanted stock.Quantity // asked for by the lines so far
 	listed bool           // already in the answer
 }
+
+// neverLow is below anything that can be available.
+const neverLow = -stock.MaxOnHand - 1
+
+// lowMark is what an item's low_stock_at comes to.
+func lowMark(at *int64) stock.Quantity {
+	if at == nil {
+		return neverLow
+	}
+	return stock.Quantity(*at)
+}
+
+func (r *itemRow) low() bool { return r.levels.Available() <= r.lowAt }
 
 // orderPart is what may have one live deduction.
 type orderPart struct{ client, order, part string }
@@ -122,9 +136,13 @@ func (v *view) move(row *itemRow, m stock.Movement) {
 	if row.levels.Version == row.seen {
 		v.changed = append(v.changed, row)
 	}
+	wasLow := row.low()
 	row.levels.OnHand += m.DeltaOnHand
 	row.levels.Held += m.DeltaHeld
 	row.levels.Version++
+	if row.low() && !wasLow {
+		v.tell(row)
+	}
 
 	w := v.write
 	w.MovementItems = append(w.MovementItems, row.id)
@@ -142,6 +160,19 @@ func (v *view) move(row *itemRow, m stock.Movement) {
 		deduction = *m.Deduction
 	}
 	w.MovementDeductions = append(w.MovementDeductions, deduction)
+}
+
+// tell that the item has become low by its last movement. It is told again only after it was not low meanwhile:
+// what was before each movement is all that has to be known for that.
+func (v *view) tell(row *itemRow) {
+	w := v.write
+	w.EventItems = append(w.EventItems, row.id)
+	w.EventVersions = append(w.EventVersions, row.levels.Version)
+	w.EventOnHand = append(w.EventOnHand, int64(row.levels.OnHand))
+	w.EventHeld = append(w.EventHeld, int64(row.levels.Held))
+	w.EventSafetyStock = append(w.EventSafetyStock, int64(row.levels.SafetyStock))
+	w.EventLowStockAt = append(w.EventLowStockAt, int64(row.lowAt))
+	w.EventKinds = append(w.EventKinds, string(stock.LowStock))
 }
 
 // record adds the idempotency key of an operation that the batch carries out.

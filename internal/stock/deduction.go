@@ -101,15 +101,17 @@ const (
 	Adjust    MovementKind = "adjust"
 	Count     MovementKind = "count"
 	Configure MovementKind = "configure"
+	// Checkpoint stands for an item's movements up to its version, which were archived: its deltas are their sums.
+	Checkpoint MovementKind = "checkpoint"
 )
 
 // MovementKinds lists every [MovementKind].
 func MovementKinds() []MovementKind {
-	return []MovementKind{Receive, Deducted, Hold, Commit, Release, Expire, Return, Adjust, Count, Configure}
+	return []MovementKind{Receive, Deducted, Hold, Commit, Release, Expire, Return, Adjust, Count, Configure, Checkpoint}
 }
 
 // Movement is one change of one item, append-only. Its Version is its place in the item's history:
-// 1, 2, 3 … without gaps.
+// 1, 2, 3 … without gaps, or from a [Checkpoint] on.
 type Movement struct {
 	Version     int64
 	Kind        MovementKind

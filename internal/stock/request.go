@@ -81,9 +81,10 @@ type AdjustRequest struct {
 	Item           Item
 	Kind           MovementKind // Receive, Adjust or Count
 	Delta          Quantity
-	SetTo          *Quantity // needs ExpectedVersion or ExpectedOnHand
+	SetTo          *Quantity // needs IfVersion or ExpectedOnHand, or Overwrite
 	ExpectedOnHand *Quantity
 	IfVersion      *int64
+	Overwrite      bool // SetTo replaces whatever there is
 	Reason         string
 	Reference      string
 }

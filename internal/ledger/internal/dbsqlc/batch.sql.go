@@ -108,6 +108,15 @@ WITH item_change AS (
         unnest($46::text[]), unnest($47::text[])
     ) AS m(item_id, version, delta_on_hand, delta_held, on_hand, held, deduction_id, kind, actor, reason, reference)
     WHERE (SELECT as_seen FROM verdict)
+), new_event AS (
+    INSERT INTO events (item_id, version, on_hand, held, safety_stock, low_stock_at, at, kind)
+    SELECT e.item_id, e.version, e.on_hand, e.held, e.safety_stock, e.low_stock_at, now(), e.kind
+    FROM ROWS FROM (
+        unnest($48::bigint[]), unnest($49::bigint[]), unnest($50::bigint[]),
+        unnest($51::bigint[]), unnest($52::bigint[]), unnest($53::bigint[]),
+        unnest($54::text[])
+    ) AS e(item_id, version, on_hand, held, safety_stock, low_stock_at, kind)
+    WHERE (SELECT as_seen FROM verdict)
 )
 SELECT as_seen::boolean AS as_seen, now()::timestamptz AS at
 FROM verdict
@@ -161,6 +170,13 @@ type WriteBatchParams struct {
 	MovementActors      []string
 	MovementReasons     []string
 	MovementReferences  []string
+	EventItems          []int64
+	EventVersions       []int64
+	EventOnHand         []int64
+	EventHeld           []int64
+	EventSafetyStock    []int64
+	EventLowStockAt     []int64
+	EventKinds          []string
 }
 
 type WriteBatchRow struct {
@@ -221,6 +237,13 @@ func (q *Queries) WriteBatch(ctx context.Context, arg WriteBatchParams) (WriteBa
 		arg.MovementActors,
 		arg.MovementReasons,
 		arg.MovementReferences,
+		arg.EventItems,
+		arg.EventVersions,
+		arg.EventOnHand,
+		arg.EventHeld,
+		arg.EventSafetyStock,
+		arg.EventLowStockAt,
+		arg.EventKinds,
 	)
 	var i WriteBatchRow
 	err := row.Scan(&i.AsSeen, &i.At)
@@ -316,7 +339,8 @@ type WriteDeductsRow struct {
 }
 
 // WriteBatch for a batch of nothing but new deductions, which is what a rush consists of: half the arrays, and
-// no table touched that such a batch does not need. A movement has the place of its line.
+// no table touched that such a batch does not need. A movement has the place of its line. A batch with an event
+// is for WriteBatch.
 func (q *Queries) WriteDeducts(ctx context.Context, arg WriteDeductsParams) (WriteDeductsRow, error) {
 	row := q.db.QueryRow(ctx, writeDeducts,
 		arg.ItemIds,

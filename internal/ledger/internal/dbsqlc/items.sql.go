@@ -13,32 +13,43 @@ import (
 )
 
 const configureItem = `-- name: ConfigureItem :one
-WITH changed AS (
+WITH seen AS (
+    SELECT s.id, COALESCE(s.on_hand - s.held - s.safety_stock <= s.low_stock_at, false) AS low
+    FROM items s
+    WHERE s.sku = $1 AND s.location = $2
+        AND s.version = COALESCE($3::bigint, s.version)
+        AND (s.safety_stock, s.low_stock_at, s.label)
+            IS DISTINCT FROM ($4::bigint, $5::bigint, $6::text)
+    FOR UPDATE
+), changed AS (
     UPDATE items i
-    SET safety_stock = $1::bigint, low_stock_at = $2::bigint, label = $3::text,
+    SET safety_stock = $4::bigint, low_stock_at = $5::bigint, label = $6::text,
         version = i.version + 1, updated_at = now()
-    WHERE i.sku = $4 AND i.location = $5
-        AND i.version = COALESCE($6::bigint, i.version)
-        AND (i.safety_stock, i.low_stock_at, i.label)
-            IS DISTINCT FROM ($1::bigint, $2::bigint, $3::text)
+    FROM seen s
+    WHERE i.id = s.id
     RETURNING i.id, i.on_hand, i.held, i.safety_stock, i.low_stock_at, i.version,
-        i.created_at, i.updated_at, i.sku, i.location, i.label
+        i.created_at, i.updated_at, i.sku, i.location, i.label, s.low AS was_low
 ), moved AS (
     INSERT INTO movements (item_id, version, delta_on_hand, delta_held, on_hand, held, at, kind, actor, reason)
     SELECT c.id, c.version, 0, 0, c.on_hand, c.held, now(), 'configure', $7::text, format('safety_stock=%s', c.safety_stock)
     FROM changed c
+), told AS (
+    INSERT INTO events (item_id, version, on_hand, held, safety_stock, low_stock_at, at, kind)
+    SELECT c.id, c.version, c.on_hand, c.held, c.safety_stock, c.low_stock_at, now(), 'low-stock'
+    FROM changed c
+    WHERE NOT c.was_low AND c.on_hand - c.held - c.safety_stock <= c.low_stock_at
 )
 SELECT c.id, c.on_hand, c.held, c.safety_stock, c.low_stock_at, c.version, c.created_at, c.updated_at, c.sku, c.location, c.label
 FROM changed c
 `
 
 type ConfigureItemParams struct {
-	SafetyStock int64
-	LowStockAt  *int64
-	Label       string
 	Sku         string
 	Location    string
 	IfVersion   *int64
+	SafetyStock int64
+	LowStockAt  *int64
+	Label       string
 	Actor       string
 }
 
@@ -57,15 +68,15 @@ type ConfigureItemRow struct {
 }
 
 // Changes an item's settings and appends the movement that gives the change a version; no row when the
-// item has another version than asked for, does not exist, or already is as asked.
+// item has another version than asked for, does not exist, or already is as asked. A change that makes it low is told.
 func (q *Queries) ConfigureItem(ctx context.Context, arg ConfigureItemParams) (ConfigureItemRow, error) {
 	row := q.db.QueryRow(ctx, configureItem,
-		arg.SafetyStock,
-		arg.LowStockAt,
-		arg.Label,
 		arg.Sku,
 		arg.Location,
 		arg.IfVersion,
+		arg.SafetyStock,
+		arg.LowStockAt,
+		arg.Label,
 		arg.Actor,
 	)
 	var i ConfigureItemRow
@@ -119,7 +130,9 @@ const getMovement = `-- name: GetMovement :one
 SELECT version, delta_on_hand, delta_held, on_hand, held, at, deduction_id, kind,
     COALESCE(actor, '')::text AS actor, reason, reference
 FROM movements
-WHERE item_id = $1 AND version = $2
+WHERE item_id = $1 AND version >= $2
+ORDER BY version
+LIMIT 1
 `
 
 type GetMovementParams struct {
@@ -141,6 +154,7 @@ type GetMovementRow struct {
 	Reference   string
 }
 
+// Reads a movement, or the checkpoint that stands for it.
 func (q *Queries) GetMovement(ctx context.Context, arg GetMovementParams) (GetMovementRow, error) {
 	row := q.db.QueryRow(ctx, getMovement, arg.ItemID, arg.Version)
 	var i GetMovementRow
@@ -158,6 +172,119 @@ func (q *Queries) GetMovement(ctx context.Context, arg GetMovementParams) (GetMo
 		&i.Reference,
 	)
 	return i, err
+}
+
+const importItems = `-- name: ImportItems :many
+WITH wanted AS (
+    SELECT w.sku, w.location, w.may_create, NULLIF(w.safety_stock, -1) AS safety_stock, NULLIF(w.low_stock_at, -1) AS low_stock_at,
+        CASE WHEN w.labelled THEN w.label END AS label
+    FROM ROWS FROM (
+        unnest($1::text[]), unnest($2::text[]), unnest($3::boolean[]),
+        unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::boolean[]), unnest($7::text[])
+    ) AS w(sku, location, may_create, safety_stock, low_stock_at, labelled, label)
+), seen AS (
+    SELECT s.id, COALESCE(s.on_hand - s.held - s.safety_stock <= s.low_stock_at, false) AS low,
+        COALESCE(w.safety_stock, s.safety_stock) AS safety_stock,
+        COALESCE(w.low_stock_at, s.low_stock_at) AS low_stock_at,
+        COALESCE(w.label, s.label) AS label
+    FROM wanted w
+    JOIN items s ON s.sku = w.sku AND s.location = w.location
+    WHERE s.safety_stock <> w.safety_stock OR s.low_stock_at IS DISTINCT FROM COALESCE(w.low_stock_at, s.low_stock_at) OR s.label <> w.label
+    ORDER BY s.id
+    FOR UPDATE OF s
+), created AS (
+    INSERT INTO items (sku, location, safety_stock, low_stock_at, label)
+    SELECT w.sku, w.location, COALESCE(w.safety_stock, 0), w.low_stock_at, COALESCE(w.label, '')
+    FROM wanted w
+    WHERE w.may_create AND NOT EXISTS (SELECT FROM items i WHERE i.sku = w.sku AND i.location = w.location)
+    ORDER BY w.sku, w.location
+    ON CONFLICT (sku, location) DO NOTHING
+    RETURNING id, on_hand, held, safety_stock, low_stock_at, version, sku, location
+), changed AS (
+    UPDATE items i
+    SET safety_stock = s.safety_stock, low_stock_at = s.low_stock_at, label = s.label, version = i.version + 1, updated_at = now()
+    FROM seen s
+    WHERE i.id = s.id
+    RETURNING i.id, i.on_hand, i.held, i.safety_stock, i.low_stock_at, i.version, i.sku, i.location, s.low AS was_low
+), moved AS (
+    INSERT INTO movements (item_id, version, delta_on_hand, delta_held, on_hand, held, at, kind, actor, reason)
+    SELECT c.id, c.version, 0, 0, c.on_hand, c.held, now(), 'configure', $8::text, format('safety_stock=%s', c.safety_stock)
+    FROM changed c
+), told AS (
+    INSERT INTO events (item_id, version, on_hand, held, safety_stock, low_stock_at, at, kind)
+    SELECT c.id, c.version, c.on_hand, c.held, c.safety_stock, c.low_stock_at, now(), 'low-stock'
+    FROM changed c
+    WHERE NOT c.was_low AND c.on_hand - c.held - c.safety_stock <= c.low_stock_at
+)
+SELECT n.id, n.on_hand, n.held, n.safety_stock, n.low_stock_at, n.version, n.sku, n.location, true AS created
+FROM created n
+UNION ALL
+SELECT c.id, c.on_hand, c.held, c.safety_stock, c.low_stock_at, c.version, c.sku, c.location, false AS created
+FROM changed c
+`
+
+type ImportItemsParams struct {
+	Skus         []string
+	Locations    []string
+	MayCreate    []bool
+	SafetyStocks []int64
+	LowStockAts  []int64
+	Labelled     []bool
+	Labels       []string
+	Actor        string
+}
+
+type ImportItemsRow struct {
+	ID          int64
+	OnHand      int64
+	Held        int64
+	SafetyStock int64
+	LowStockAt  *int64
+	Version     int64
+	Sku         string
+	Location    string
+	Created     bool
+}
+
+// Creates items that do not exist, if they may be, and changes the settings of those that have others than named (a number
+// below 0 names none), in the order of their rows. Lists every item it created or changed.
+func (q *Queries) ImportItems(ctx context.Context, arg ImportItemsParams) ([]ImportItemsRow, error) {
+	rows, err := q.db.Query(ctx, importItems,
+		arg.Skus,
+		arg.Locations,
+		arg.MayCreate,
+		arg.SafetyStocks,
+		arg.LowStockAts,
+		arg.Labelled,
+		arg.Labels,
+		arg.Actor,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ImportItemsRow
+	for rows.Next() {
+		var i ImportItemsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.OnHand,
+			&i.Held,
+			&i.SafetyStock,
+			&i.LowStockAt,
+			&i.Version,
+			&i.Sku,
+			&i.Location,
+			&i.Created,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const insertItem = `-- name: InsertItem :one
@@ -372,7 +499,7 @@ func (q *Queries) ListMovements(ctx context.Context, arg ListMovementsParams) ([
 }
 
 const lockItems = `-- name: LockItems :many
-SELECT i.id, i.sku, i.location, i.on_hand, i.held, i.safety_stock, i.version
+SELECT i.id, i.sku, i.location, i.on_hand, i.held, i.safety_stock, i.low_stock_at, i.version
 FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n(sku, location)
 JOIN items i ON i.sku = n.sku AND i.location = n.location
 ORDER BY i.id
@@ -391,6 +518,7 @@ type LockItemsRow struct {
 	OnHand      int64
 	Held        int64
 	SafetyStock int64
+	LowStockAt  *int64
 	Version     int64
 }
 
@@ -411,6 +539,7 @@ func (q *Queries) LockItems(ctx context.Context, arg LockItemsParams) ([]LockIte
 			&i.OnHand,
 			&i.Held,
 			&i.SafetyStock,
+			&i.LowStockAt,
 			&i.Version,
 		); err != nil {
 			return nil, err
@@ -437,7 +566,7 @@ func (q *Queries) ReadEpoch(ctx context.Context) (int32, error) {
 }
 
 const readItems = `-- name: ReadItems :many
-SELECT i.id, i.sku, i.location, i.on_hand, i.held, i.safety_stock, i.version
+SELECT i.id, i.sku, i.location, i.on_hand, i.held, i.safety_stock, i.low_stock_at, i.version
 FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n(sku, location)
 JOIN items i ON i.sku = n.sku AND i.location = n.location
 `
@@ -454,6 +583,7 @@ type ReadItemsRow struct {
 	OnHand      int64
 	Held        int64
 	SafetyStock int64
+	LowStockAt  *int64
 	Version     int64
 }
 
@@ -474,6 +604,7 @@ func (q *Queries) ReadItems(ctx context.Context, arg ReadItemsParams) ([]ReadIte
 			&i.OnHand,
 			&i.Held,
 			&i.SafetyStock,
+			&i.LowStockAt,
 			&i.Version,
 		); err != nil {
 			return nil, err

@@ -171,7 +171,13 @@ func (q *Queries) CheckItems(ctx context.Context, arg CheckItemsParams) ([]Check
 
 const checkKeys = `-- name: CheckKeys :many
 SELECT o.client, o.key, o.kind, o.deduction_id, o.item_id, o.version,
-    ((d.id IS NOT NULL)::integer + (m.version IS NOT NULL)::integer)::integer AS effects
+    ((d.id IS NOT NULL)::integer + COALESCE((
+        SELECT m.version = o.version OR m.kind = 'checkpoint'
+        FROM movements m
+        WHERE m.item_id = o.item_id AND m.version >= o.version
+        ORDER BY m.version
+        LIMIT 1
+    ), false)::integer)::integer AS effects
 FROM (
     SELECT p.client, p.key, p.kind, p.deduction_id, p.item_id, p.version
     FROM operations p
@@ -180,7 +186,6 @@ FROM (
     LIMIT $3
 ) AS o
 LEFT JOIN deductions d ON d.id = o.deduction_id AND o.client IN (d.client, '') -- a commit of named quantities without a key has one of nobody's
-LEFT JOIN movements m ON m.item_id = o.item_id AND m.version = o.version
 ORDER BY o.client, o.key
 `
 
@@ -200,7 +205,8 @@ type CheckKeysRow struct {
 	Effects     int32
 }
 
-// One page of all idempotency keys, each with whether its effect is there; that of a void key is to be none.
+// One page of all idempotency keys, each with whether its effect is there: its deduction, or its movement or the
+// checkpoint that stands for it. That of a void key is to be none.
 func (q *Queries) CheckKeys(ctx context.Context, arg CheckKeysParams) ([]CheckKeysRow, error) {
 	rows, err := q.db.Query(ctx, checkKeys, arg.AfterClient, arg.AfterKey, arg.RowLimit)
 	if err != nil {
@@ -398,8 +404,14 @@ FULL JOIN (
     WHERE b.deduction_id IS NOT NULL
     GROUP BY b.deduction_id, b.item_id
 ) AS m ON m.deduction_id = l.deduction_id AND m.item_id = l.item_id
-WHERE l.deduction_id IS NULL OR l.held <> COALESCE(m.held, 0) OR l.committed <> COALESCE(m.committed, 0)
-    OR l.returned <> COALESCE(m.returned, 0)
+WHERE (l.deduction_id IS NULL OR l.held <> COALESCE(m.held, 0) OR l.committed <> COALESCE(m.committed, 0)
+        OR l.returned <> COALESCE(m.returned, 0))
+    AND NOT EXISTS (
+        SELECT
+        FROM deductions d
+        JOIN movements c ON c.item_id = l.item_id AND c.kind = 'checkpoint' AND c.at >= d.created_at
+        WHERE d.id = l.deduction_id
+    )
 LIMIT $1
 `
 
@@ -415,7 +427,8 @@ type FindLinesNotMovedRow struct {
 	HasLine        bool
 }
 
-// Lines that are not what the movements of their deduction say, and movements without a line. It reads every movement.
+// Lines that are not what the movements of their deduction say, and movements without a line. It reads every movement. Where a
+// checkpoint stands for what a deduction did first, nothing is left to compare.
 func (q *Queries) FindLinesNotMoved(ctx context.Context, rowLimit int32) ([]FindLinesNotMovedRow, error) {
 	rows, err := q.db.Query(ctx, findLinesNotMoved, rowLimit)
 	if err != nil {
