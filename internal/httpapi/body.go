@@ -34,8 +34,7 @@ type body struct {
 
 // load takes in the bytes of r's body, at most limit.
 func (b *body) load(r *http.Request, limit int64) error {
-	b.buf.Reset()
-	b.fields, b.err = nil, nil
+	b.reset()
 	if r.ContentLength > limit {
 		return tooLarge(limit)
 	}
@@ -49,6 +48,12 @@ func (b *body) load(r *http.Request, limit int64) error {
 		return malformed("", "the body ended early")
 	}
 	return nil
+}
+
+// reset makes room for another document.
+func (b *body) reset() {
+	b.buf.Reset()
+	b.fields, b.err = nil, nil
 }
 
 // parse reads the whole document with read, and says what is wrong with it.
@@ -78,7 +83,7 @@ func (b *body) end() {
 
 // stop notes why the rest cannot be read.
 func (b *body) stop(err error) {
-	if b.err != nil {
+	if b.err != nil || err == nil {
 		return
 	}
 	var syntax *jsontext.SyntacticError
@@ -114,6 +119,13 @@ func (b *body) skip(detail string) {
 			b.wrong(detail)
 			return
 		}
+	}
+}
+
+// ignore reads over the next value, whatever it is.
+func (b *body) ignore() {
+	if b.err == nil {
+		b.stop(b.dec.SkipValue())
 	}
 }
 
@@ -276,13 +288,20 @@ func (b *body) quantity(least, most stock.Quantity) stock.Quantity {
 		b.stop(err)
 		return 0
 	}
-	// ParseInt takes no fraction and no exponent, and JSON has neither +1 nor 01.
-	n, err := strconv.ParseInt(string(raw), 10, 64)
-	if q := stock.Quantity(n); err == nil && least <= q && q <= most {
-		return q
+	q, ok := parseQuantity(string(raw), least, most)
+	if !ok {
+		b.wrong(wholeNumber(least, most))
 	}
-	b.wrong(wholeNumber(least, most))
-	return 0
+	return q
+}
+
+// parseQuantity reads a whole number: no fraction, no exponent.
+func parseQuantity(s string, least, most stock.Quantity) (stock.Quantity, bool) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if q := stock.Quantity(n); err == nil && least <= q && q <= most {
+		return q, true
+	}
+	return 0, false
 }
 
 func wholeNumber(least, most stock.Quantity) string {

@@ -46,6 +46,7 @@ type exchange struct {
 	status int    // of the answer; 0 until it is begun
 	kind   string // of the problem, if the answer is one
 	err    error  // what an operator should read, if anything
+	cut    bool   // half an answer was sent, and the rest will not be
 }
 
 // keepBuffer is the size, in bytes, above which a buffer is not kept for the next request.
@@ -59,7 +60,7 @@ func (c *call) begin(a *API, w http.ResponseWriter, r *http.Request) {
 // finish gives everything back and writes the one log line and the one observation, whatever happened.
 func (a *API) finish(c *call) {
 	broken := recover()
-	half := broken != nil && c.status != 0
+	half := broken != nil && c.status != 0 || c.cut
 	if broken != nil {
 		c.panicked(broken)
 	}
@@ -209,7 +210,11 @@ func (c *call) admit(to *route) error {
 	if err := checkQuery(c.r.URL.RawQuery, to.query); err != nil {
 		return err
 	}
-	c.ctx, c.cancel = context.WithTimeout(c.r.Context(), a.deadline)
+	deadline := a.deadline
+	if to.streams {
+		deadline = maxStreamTime
+	}
+	c.ctx, c.cancel = context.WithTimeout(c.r.Context(), deadline)
 	return nil
 }
 

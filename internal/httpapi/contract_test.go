@@ -74,6 +74,9 @@ func TestBodiesOfTheContractAreRead(t *testing.T) {
 				continue
 			}
 			content := op.RequestBody.Value.Content["application/json"]
+			if content == nil {
+				continue // a stream of rows, which has tests of its own
+			}
 			for _, example := range examplesOf(content) {
 				bodies++
 				body, err := json.Marshal(example)

@@ -19,6 +19,7 @@ type route struct {
 	query   []string
 	body    int64 // bytes a body may have, when it is not maxBody
 	serve   http.HandlerFunc
+	streams bool // it has other limits, see [maxStreamTime]
 
 	name string // method and pattern, in logs and metrics
 	log  *slog.Logger
@@ -59,6 +60,9 @@ func routes(w *openapi.ServerInterfaceWrapper) []route {
 		{method: get, pattern: operation, scope: ScopeDeductions, or: ScopeStockWrite, serve: w.GetOperation},
 		{method: post, pattern: operation + "/void", scope: ScopeDeductions, or: ScopeStockWrite, serve: w.VoidOperation},
 		{method: get, pattern: items, scope: ScopeStockRead, serve: w.ListItems, query: page("sku_prefix", "location", "low")},
+		{method: post, pattern: items + "/import", scope: ScopeStockWrite, serve: w.ImportStock, query: []string{"create", "overwrite", "results"}, streams: true},
+		{method: get, pattern: items + "/export", scope: ScopeStockRead, serve: w.ExportStock, query: []string{"sku_prefix", "location", "low"}, streams: true},
+		{method: get, pattern: "/v1/events", scope: ScopeStockRead, serve: w.ListEvents, query: page("location")},
 		{method: get, pattern: item, scope: ScopeStockRead, serve: w.GetItem, query: at},
 		{method: put, pattern: item, scope: ScopeStockWrite, serve: w.PutItem, query: at},
 		{method: post, pattern: item + "/adjustments", scope: ScopeStockWrite, serve: w.AdjustItem, query: at},

@@ -93,6 +93,66 @@ func (e DeductionState) Valid() bool {
 	}
 }
 
+// Defines values for EventDatacontenttype.
+const (
+	Applicationjson EventDatacontenttype = "application/json"
+)
+
+// Valid indicates whether the value is a known member of the EventDatacontenttype enum.
+func (e EventDatacontenttype) Valid() bool {
+	switch e {
+	case Applicationjson:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for EventSource.
+const (
+	V1stock EventSource = "/v1/stock"
+)
+
+// Valid indicates whether the value is a known member of the EventSource enum.
+func (e EventSource) Valid() bool {
+	switch e {
+	case V1stock:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for EventSpecversion.
+const (
+	N10 EventSpecversion = "1.0"
+)
+
+// Valid indicates whether the value is a known member of the EventSpecversion enum.
+func (e EventSpecversion) Valid() bool {
+	switch e {
+	case N10:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for EventType.
+const (
+	HoldfastLowStock EventType = "holdfast.low-stock"
+)
+
+// Valid indicates whether the value is a known member of the EventType enum.
+func (e EventType) Valid() bool {
+	switch e {
+	case HoldfastLowStock:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for GateViewState.
 const (
 	Empty       GateViewState = "empty"
@@ -120,24 +180,51 @@ func (e GateViewState) Valid() bool {
 	}
 }
 
+// Defines values for ImportResultResult.
+const (
+	ImportResultResultApplied   ImportResultResult = "applied"
+	ImportResultResultRefused   ImportResultResult = "refused"
+	ImportResultResultReplayed  ImportResultResult = "replayed"
+	ImportResultResultUnchanged ImportResultResult = "unchanged"
+)
+
+// Valid indicates whether the value is a known member of the ImportResultResult enum.
+func (e ImportResultResult) Valid() bool {
+	switch e {
+	case ImportResultResultApplied:
+		return true
+	case ImportResultResultRefused:
+		return true
+	case ImportResultResultReplayed:
+		return true
+	case ImportResultResultUnchanged:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for MovementKind.
 const (
-	MovementKindAdjust    MovementKind = "adjust"
-	MovementKindCommit    MovementKind = "commit"
-	MovementKindConfigure MovementKind = "configure"
-	MovementKindCount     MovementKind = "count"
-	MovementKindDeduct    MovementKind = "deduct"
-	MovementKindExpire    MovementKind = "expire"
-	MovementKindHold      MovementKind = "hold"
-	MovementKindReceive   MovementKind = "receive"
-	MovementKindRelease   MovementKind = "release"
-	MovementKindReturn    MovementKind = "return"
+	MovementKindAdjust     MovementKind = "adjust"
+	MovementKindCheckpoint MovementKind = "checkpoint"
+	MovementKindCommit     MovementKind = "commit"
+	MovementKindConfigure  MovementKind = "configure"
+	MovementKindCount      MovementKind = "count"
+	MovementKindDeduct     MovementKind = "deduct"
+	MovementKindExpire     MovementKind = "expire"
+	MovementKindHold       MovementKind = "hold"
+	MovementKindReceive    MovementKind = "receive"
+	MovementKindRelease    MovementKind = "release"
+	MovementKindReturn     MovementKind = "return"
 )
 
 // Valid indicates whether the value is a known member of the MovementKind enum.
 func (e MovementKind) Valid() bool {
 	switch e {
 	case MovementKindAdjust:
+		return true
+	case MovementKindCheckpoint:
 		return true
 	case MovementKindCommit:
 		return true
@@ -264,6 +351,24 @@ func (e Rule) Valid() bool {
 	case OneEffectPerKey:
 		return true
 	case VersionsContiguous:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ImportStockParamsResults.
+const (
+	ImportStockParamsResultsAll     ImportStockParamsResults = "all"
+	ImportStockParamsResultsRefused ImportStockParamsResults = "refused"
+)
+
+// Valid indicates whether the value is a known member of the ImportStockParamsResults enum.
+func (e ImportStockParamsResults) Valid() bool {
+	switch e {
+	case ImportStockParamsResultsAll:
+		return true
+	case ImportStockParamsResultsRefused:
 		return true
 	default:
 		return false
@@ -468,6 +573,55 @@ type DeductionState string
 // DryRun Only tell what would happen: the same verdict, by status 200 or by the problem, and nothing is written, held, or noted under the key.
 type DryRun = bool
 
+// Event A CloudEvent.
+type Event struct {
+	Data struct {
+		Available int64 `json:"available"`
+		Held      int64 `json:"held"`
+
+		// Location A place that has stock, under the rules of a name.
+		Location    Location `json:"location"`
+		LowStockAt  int64    `json:"low_stock_at"`
+		OnHand      int64    `json:"on_hand"`
+		SafetyStock int64    `json:"safety_stock"`
+
+		// Sku What is sold, under the rules of a name. `01234` and `1234`, `M` and `m` are four SKUs.
+		Sku     Sku   `json:"sku"`
+		Version int64 `json:"version"`
+	} `json:"data"`
+	Datacontenttype EventDatacontenttype `json:"datacontenttype"`
+
+	// Id The item's number and the version that made it true.
+	Id          string           `json:"id"`
+	Source      EventSource      `json:"source"`
+	Specversion EventSpecversion `json:"specversion"`
+
+	// Subject The item.
+	Subject string    `json:"subject"`
+	Time    time.Time `json:"time"`
+	Type    EventType `json:"type"`
+}
+
+// EventDatacontenttype defines model for Event.Datacontenttype.
+type EventDatacontenttype string
+
+// EventSource defines model for Event.Source.
+type EventSource string
+
+// EventSpecversion defines model for Event.Specversion.
+type EventSpecversion string
+
+// EventType defines model for Event.Type.
+type EventType string
+
+// EventList defines model for EventList.
+type EventList struct {
+	Events []Event `json:"events"`
+
+	// NextCursor Where to go on. Left out only when nothing was listed and no cursor given.
+	NextCursor *string `json:"next_cursor,omitempty"`
+}
+
 // ExcessLine defines model for ExcessLine.
 type ExcessLine struct {
 	// Pointer JSON pointer into the request body.
@@ -574,6 +728,94 @@ type Holder struct {
 
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
+
+// ImportEnd The last line of an import.
+type ImportEnd struct {
+	Summary struct {
+		Applied int `json:"applied"`
+		Created int `json:"created"`
+
+		// Problem What went wrong (RFC 9457), and what to do about it. `type` is a stable name: `urn:holdfast:problem:` and one of the
+		// names given with the statuses.
+		Problem   *Problem `json:"problem,omitempty"`
+		Refused   int      `json:"refused"`
+		Replayed  int      `json:"replayed"`
+		Rows      int      `json:"rows"`
+		Unchanged int      `json:"unchanged"`
+	} `json:"summary"`
+}
+
+// ImportResult What came of one row.
+type ImportResult struct {
+	// Created The item did not exist before.
+	Created *bool `json:"created,omitempty"`
+
+	// Item The figures of one item as of one version.
+	Item *Levels `json:"item,omitempty"`
+
+	// Line The number of the row's line in the request, from 1.
+	Line int `json:"line"`
+
+	// Problem What went wrong (RFC 9457), and what to do about it. `type` is a stable name: `urn:holdfast:problem:` and one of the
+	// names given with the statuses.
+	Problem *Problem `json:"problem,omitempty"`
+
+	// Result `applied`; `replayed`, because its key had had its effect before; `unchanged`, because all was as the row says; or `refused`, for the reason
+	// that `problem` gives.
+	Result ImportResultResult `json:"result"`
+}
+
+// ImportResultResult `applied`; `replayed`, because its key had had its effect before; `unchanged`, because all was as the row says; or `refused`, for the reason
+// that `problem` gives.
+type ImportResultResult string
+
+// ImportRow One row of an import.
+type ImportRow struct {
+	// Available Ignored.
+	Available interface{} `json:"available,omitempty"`
+
+	// Create Create the item if it does not exist.
+	Create *bool `json:"create,omitempty"`
+
+	// CreatedAt Ignored.
+	CreatedAt interface{} `json:"created_at,omitempty"`
+
+	// Delta Units to add, negative to take away; not 0.
+	Delta *int64 `json:"delta,omitempty"`
+
+	// ExpectedOnHand The figure that `on_hand` replaces.
+	ExpectedOnHand *int64 `json:"expected_on_hand,omitempty"`
+
+	// Held Ignored.
+	Held interface{} `json:"held,omitempty"`
+
+	// Key The row's own idempotency key.
+	Key   *string `json:"key,omitempty"`
+	Label *string `json:"label,omitempty"`
+
+	// Location The location; `default` when left out.
+	Location   *string `json:"location,omitempty"`
+	LowStockAt *int64  `json:"low_stock_at,omitempty"`
+
+	// OnHand What is physically there, as counted.
+	OnHand *int64 `json:"on_hand,omitempty"`
+
+	// Reason For people. At most 256 bytes.
+	Reason *string `json:"reason,omitempty"`
+
+	// Reference The caller's own document. At most 128 bytes.
+	Reference   *string `json:"reference,omitempty"`
+	SafetyStock *int64  `json:"safety_stock,omitempty"`
+
+	// Sku What is sold, under the rules of a name. `01234` and `1234`, `M` and `m` are four SKUs.
+	Sku Sku `json:"sku"`
+
+	// UpdatedAt Ignored.
+	UpdatedAt interface{} `json:"updated_at,omitempty"`
+
+	// Version Ignored.
+	Version interface{} `json:"version,omitempty"`
+}
 
 // InvalidField A wrong place, in the body (`pointer`) or elsewhere (`parameter`).
 type InvalidField struct {
@@ -731,7 +973,8 @@ type Movement struct {
 	// Held After the movement.
 	Held int64 `json:"held"`
 
-	// Kind Why an item's figures changed. `configure` moves nothing but takes a version.
+	// Kind Why an item's figures changed. `configure` moves nothing but takes a version. `checkpoint` stands for the movements up to its version, which
+	// were archived: its deltas are their sums.
 	Kind MovementKind `json:"kind"`
 
 	// OnHand After the movement.
@@ -743,7 +986,8 @@ type Movement struct {
 	Version int64 `json:"version"`
 }
 
-// MovementKind Why an item's figures changed. `configure` moves nothing but takes a version.
+// MovementKind Why an item's figures changed. `configure` moves nothing but takes a version. `checkpoint` stands for the movements up to its version, which
+// were archived: its deltas are their sums.
 type MovementKind string
 
 // MovementList defines model for MovementList.
@@ -1094,6 +1338,18 @@ type ReturnDeductionParams struct {
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
+// ListEventsParams defines parameters for ListEvents.
+type ListEventsParams struct {
+	// Location Only events of items at this location. A token that is limited to several locations must name one of them.
+	Location *Location `form:"location,omitempty" json:"location,omitempty"`
+
+	// Limit Entries on a page.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the page before; opaque.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // ReturnOrderParams defines parameters for ReturnOrder.
 type ReturnOrderParams struct {
 	// IdempotencyKey Names this request, so that sending it again does not repeat its effect: 1 to 255 visible ASCII characters, quoted or bare (`"k"` and `k` are the same key), in
@@ -1118,6 +1374,36 @@ type ListItemsParams struct {
 	// Cursor The `next_cursor` of the page before; opaque.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
+
+// ExportStockParams defines parameters for ExportStock.
+type ExportStockParams struct {
+	// SkuPrefix Only SKUs that begin with this.
+	SkuPrefix *string `form:"sku_prefix,omitempty" json:"sku_prefix,omitempty"`
+
+	// Location Only items at this location. A token that is limited to several locations must name one of them.
+	Location *Location `form:"location,omitempty" json:"location,omitempty"`
+
+	// Low `true`: only items whose available stock is at or below their `low_stock_at`.
+	Low *bool `form:"low,omitempty" json:"low,omitempty"`
+}
+
+// ImportStockParams defines parameters for ImportStock.
+type ImportStockParams struct {
+	// Create `true`: a row whose item does not exist creates it, unless the row says otherwise.
+	Create *bool `form:"create,omitempty" json:"create,omitempty"`
+
+	// Overwrite `true`: `on_hand` without `expected_on_hand` replaces whatever figure there is.
+	Overwrite *bool `form:"overwrite,omitempty" json:"overwrite,omitempty"`
+
+	// Results Which rows have a line in the answer: `all`, or only those that were `refused`.
+	Results *ImportStockParamsResults `form:"results,omitempty" json:"results,omitempty"`
+
+	// IdempotencyKey Names this import, in at most 240 characters otherwise as everywhere.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// ImportStockParamsResults defines parameters for ImportStock.
+type ImportStockParamsResults string
 
 // GetItemParams defines parameters for GetItem.
 type GetItemParams struct {
@@ -1291,6 +1577,9 @@ type ServerInterface interface {
 	// ReturnDeduction Book goods that came back
 	// (POST /v1/deductions/{id}/returns)
 	ReturnDeduction(w http.ResponseWriter, r *http.Request, id DeductionId, params ReturnDeductionParams)
+	// ListEvents Hear what happened
+	// (GET /v1/events)
+	ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams)
 	// GetInvariants Does everything still add up
 	// (GET /v1/invariants)
 	GetInvariants(w http.ResponseWriter, r *http.Request)
@@ -1312,6 +1601,12 @@ type ServerInterface interface {
 	// ListItems List items
 	// (GET /v1/stock)
 	ListItems(w http.ResponseWriter, r *http.Request, params ListItemsParams)
+	// ExportStock Export stock
+	// (GET /v1/stock/export)
+	ExportStock(w http.ResponseWriter, r *http.Request, params ExportStockParams)
+	// ImportStock Import stock, row by row
+	// (POST /v1/stock/import)
+	ImportStock(w http.ResponseWriter, r *http.Request, params ImportStockParams)
 	// GetItem Look at an item
 	// (GET /v1/stock/{sku})
 	GetItem(w http.ResponseWriter, r *http.Request, sku Sku, params GetItemParams)
@@ -1381,6 +1676,12 @@ func (_ Unimplemented) ReturnDeduction(w http.ResponseWriter, r *http.Request, i
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ListEvents Hear what happened
+// (GET /v1/events)
+func (_ Unimplemented) ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // GetInvariants Does everything still add up
 // (GET /v1/invariants)
 func (_ Unimplemented) GetInvariants(w http.ResponseWriter, r *http.Request) {
@@ -1420,6 +1721,18 @@ func (_ Unimplemented) ReturnOrder(w http.ResponseWriter, r *http.Request, order
 // ListItems List items
 // (GET /v1/stock)
 func (_ Unimplemented) ListItems(w http.ResponseWriter, r *http.Request, params ListItemsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ExportStock Export stock
+// (GET /v1/stock/export)
+func (_ Unimplemented) ExportStock(w http.ResponseWriter, r *http.Request, params ExportStockParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ImportStock Import stock, row by row
+// (POST /v1/stock/import)
+func (_ Unimplemented) ImportStock(w http.ResponseWriter, r *http.Request, params ImportStockParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1788,6 +2101,65 @@ func (siw *ServerInterfaceWrapper) ReturnDeduction(w http.ResponseWriter, r *htt
 	handler.ServeHTTP(w, r)
 }
 
+// ListEvents operation middleware
+func (siw *ServerInterfaceWrapper) ListEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListEventsParams
+
+	// ------------- Optional query parameter "location" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "location", r.URL.Query(), &params.Location, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "location"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "location", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListEvents(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetInvariants operation middleware
 func (siw *ServerInterfaceWrapper) GetInvariants(w http.ResponseWriter, r *http.Request) {
 
@@ -2036,6 +2408,149 @@ func (siw *ServerInterfaceWrapper) ListItems(w http.ResponseWriter, r *http.Requ
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListItems(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ExportStock operation middleware
+func (siw *ServerInterfaceWrapper) ExportStock(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ExportStockParams
+
+	// ------------- Optional query parameter "sku_prefix" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "sku_prefix", r.URL.Query(), &params.SkuPrefix, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "sku_prefix"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "sku_prefix", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "location" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "location", r.URL.Query(), &params.Location, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "location"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "location", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "low" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "low", r.URL.Query(), &params.Low, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "low"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "low", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExportStock(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ImportStock operation middleware
+func (siw *ServerInterfaceWrapper) ImportStock(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ImportStockParams
+
+	// ------------- Optional query parameter "create" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "create", r.URL.Query(), &params.Create, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "create"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "create", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "overwrite" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "overwrite", r.URL.Query(), &params.Overwrite, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "overwrite"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "overwrite", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "results" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "results", r.URL.Query(), &params.Results, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "results"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "results", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ImportStock(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2501,6 +3016,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/stock", wrapper.ListItems)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/stock/import", wrapper.ImportStock)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/stock/export", wrapper.ExportStock)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/events", wrapper.ListEvents)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/stock/{sku}", wrapper.GetItem)
