@@ -128,6 +128,39 @@ func (c *caller) send(ctx context.Context, r request) (*answer, error) {
 	return &answer{response.StatusCode, response.Header, text}, nil
 }
 
+// streamRequest is a call whose body or answer is too large to be kept.
+type streamRequest struct {
+	method, path string
+	header       map[string]string
+	body         io.Reader // nil: none
+	size         int64     // of the body, below 0 when it is not known
+}
+
+// stream makes one attempt and returns a successful answer as a stream that the caller has to close, any other one as
+// a whole.
+func (c *caller) stream(ctx context.Context, r streamRequest) (io.ReadCloser, *answer, error) {
+	call, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, r.body)
+	if err != nil {
+		return nil, nil, err
+	}
+	call.ContentLength = r.size
+	call.Header.Set("Authorization", "Bearer "+c.token)
+	for name, value := range r.header {
+		call.Header.Set(name, value)
+	}
+	// It may take as long as it takes: the service ends a stream that stands still.
+	response, err := (&http.Client{Transport: c.http.Transport}).Do(call)
+	if err != nil {
+		return nil, nil, err
+	}
+	if response.StatusCode < 300 {
+		return response.Body, nil, nil
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	return nil, &answer{response.StatusCode, response.Header, text}, err
+}
+
 // errGaveUp: no final answer came within the caller's patience. Whether the request had its effect is not known.
 var errGaveUp = errors.New("gave up")
 
@@ -194,6 +227,7 @@ func (a *answer) replayed() bool { return a.header.Get("Idempotent-Replayed") ==
 // problem is what an answer says when it is none of success.
 type problem struct {
 	Type   string      `json:"type"`
+	Status int         `json:"status"`
 	Title  string      `json:"title"`
 	Detail string      `json:"detail"`
 	Short  []shortLine `json:"short"`
@@ -224,8 +258,12 @@ func (a *answer) must() error {
 		return nil
 	}
 	p := a.problem()
-	return fmt.Errorf("%d %s %s", a.status, p.Title, p.Detail)
+	p.Status = a.status
+	return p.error()
 }
+
+// error says what the service said.
+func (p *problem) error() error { return fmt.Errorf("%d %s %s", p.Status, p.Title, p.Detail) }
 
 // read decodes the body of a successful answer.
 func (a *answer) read(into any) error {
@@ -289,6 +327,9 @@ func (c *caller) items(ctx context.Context, location string, each func(*item) er
 // stockPath is the path of an item, or of what is below it; without a location it is the default one that is changed.
 func stockPath(sku, below, location string) string {
 	segment := url.PathEscape(sku)
+	if sku == "export" && below == "" {
+		segment = "%65xport" // the path of that name is another one
+	}
 	if strings.Trim(sku, ".") == "" {
 		segment = strings.Repeat("%2E", len(sku)) // a segment of dots would lead somewhere else
 	}

@@ -1,51 +1,50 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
-	"sync"
-	"sync/atomic"
-
-	"github.com/google/uuid"
+	"time"
 )
 
 type importCommand struct {
 	File   string `arg:"" type:"existingfile" help:"CSV with a header, or NDJSON; - for standard input."`
 	Target target `embed:""`
 
-	ID      string `name:"id" help:"Name of this import, say the delivery note's number. Lines with a delta need one: sent again under the same name they change nothing."`
-	Workers int    `default:"32" help:"Lines under way at once, up to 1024. Lines of one item keep their order."`
+	ID        string `name:"id" help:"Name of this import, say the delivery note's number: sent again under the same name, rows change nothing a second time. Left out, it is made from what the file says."`
+	Create    bool   `default:"true" negatable:"" help:"Create items that do not exist."`
+	Overwrite bool   `help:"Let on_hand replace whatever figure there is when the row has no expected_on_hand."`
+	JSON      bool   `name:"json" help:"Print what came of each row, as the service says it: NDJSON."`
 }
 
 // Help of the command, beside its flags.
 func (c *importCommand) Help() string {
-	return `A line names an item and says what is to be:
+	return `A row names an item and says what is to be:
 
   sku            required
   location       "default" when left out
-  on_hand        what is physically there, as counted; or
+  on_hand        what is physically there, as counted; it replaces
+  expected_on_hand   this figure, 0 when left out; or
   delta          units to add, negative to take away
   safety_stock, low_stock_at, label   settings; those left out stay as they are
+  reason, reference   for the item's history
+  key            the row's own idempotency key; left out, it is made from the import's name and the line
 
-An item that does not exist is created. The columns held, available and version of an export are ignored. Lines that fail are listed with
-their numbers; the others are done. The file may be sent again: what is as it should be is left alone.`
+The other columns of an export are ignored. Rows that are refused are listed with their lines; the others are done. The
+file may be sent again, and is, when the connection breaks: what was done is found done.`
 }
 
-// Validate refuses values that make no sense.
-func (c *importCommand) Validate() error {
-	if c.Workers < 1 || c.Workers > maxCalls {
-		return fmt.Errorf("--workers is %d: it must be 1 to %d", c.Workers, maxCalls)
-	}
-	return nil
-}
-
-// Run sends the file's lines to the service.
+// Run sends the file to the service.
 func (c *importCommand) Run(ctx context.Context, s streams) error {
 	file := os.Stdin
 	if c.File != "-" {
@@ -59,210 +58,177 @@ func (c *importCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	i := &importer{api: api, id: c.ID, out: s.err, show: newProgress(s.err)}
-	err = i.run(ctx, file, c.Workers)
-	fmt.Fprintf(s.out, "%s: %s created, %d changed, %d as they should be, %d failed\n",
-		count(int(i.lines.Load()), "line"), thousands(i.created.Load()), i.changed.Load(), i.same.Load(), i.failed.Load())
-	if err == nil && i.failed.Load() > 0 {
-		return errNo
-	}
-	return err
-}
-
-// importer brings lines into a service.
-type importer struct {
-	api  *caller
-	id   string
-	show *progress
-
-	lines, created, changed, same, failed atomic.Int64
-
-	mu  sync.Mutex
-	out io.Writer // for lines that fail; guarded by mu
-}
-
-// run reads lines and deals them to workers by item: those of one item are worked off in order.
-func (i *importer) run(ctx context.Context, source io.Reader, workers int) error {
-	i.show.begin("lines", 0)
-	defer i.show.end()
-	next, err := openLines(source)
+	i := &importer{command: c, api: api, streams: s, show: newProgress(s.err)}
+	end, err := i.persist(ctx, file)
 	if err != nil {
 		return err
 	}
-	var group sync.WaitGroup
-	defer group.Wait()
-	seed := maphash.MakeSeed()
-	queues := make([]chan *stockLine, workers)
-	for w := range queues {
-		queues[w] = make(chan *stockLine, 4) // so that one slow item does not hold up the others at once
-		defer close(queues[w])
-		group.Go(func() {
-			for l := range queues[w] {
-				i.do(ctx, l)
-			}
-		})
+	if !c.JSON {
+		fmt.Fprintf(s.out, "%s: %s applied (%s created), %s done before, %s as they should be, %s refused\n", count(end.Rows, "row"),
+			thousands(end.Applied), thousands(end.Created), thousands(end.Replayed), thousands(end.Unchanged), thousands(end.Refused))
 	}
-	for ctx.Err() == nil {
-		l, err := next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if bad := (*lineError)(nil); errors.As(err, &bad) {
-			i.lines.Add(1)
-			i.fail(bad.line, bad.err)
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		w := maphash.Comparable(seed, [2]string{l.SKU, l.Location}) % uint64(workers)
-		select {
-		case queues[w] <- l:
-		case <-ctx.Done():
-		}
-	}
-	return ctx.Err()
-}
-
-// do one line and count what came of it.
-func (i *importer) do(ctx context.Context, l *stockLine) {
-	defer i.show.step()
-	i.lines.Add(1)
-	what, err := i.bring(ctx, l)
-	if err != nil {
-		i.fail(l.line, fmt.Errorf("%q: %w", l.SKU, err))
-		return
-	}
-	what.Add(1)
-}
-
-func (i *importer) fail(line int, err error) {
-	i.failed.Add(1)
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	fmt.Fprintf(i.out, "line %d: %v\n", line, err)
-}
-
-// maxLooks bounds how often an item is looked at anew because somebody else changed it meanwhile.
-const maxLooks = 5
-
-// bring makes an item what the line says, and returns the counter of what that took.
-func (i *importer) bring(ctx context.Context, l *stockLine) (*atomic.Int64, error) {
-	if err := i.check(l); err != nil {
-		return nil, err
-	}
-	what := &i.same
-	for range maxLooks {
-		now, etag, err := i.look(ctx, l)
-		if err != nil {
-			return nil, err
-		}
-		moved, err := i.configure(ctx, l, now, etag, &what)
-		if err == nil && !moved {
-			moved, err = i.adjust(ctx, l, now.OnHand, &what)
-		}
-		if err != nil || !moved {
-			return what, err
-		}
-	}
-	return nil, fmt.Errorf("others changed it %d times meanwhile", maxLooks)
-}
-
-// check what only this side can know is wrong.
-func (i *importer) check(l *stockLine) error {
-	switch {
-	case l.SKU == "":
-		return errors.New("it has no sku")
-	case l.OnHand != nil && *l.OnHand < 0:
-		return errors.New("on_hand must not be negative")
-	case l.OnHand != nil && l.Delta != nil:
-		return errors.New("on_hand and delta exclude each other")
-	case l.Delta != nil && i.id == "":
-		return errors.New("a delta needs --id, so that sending the file again does not repeat it")
+	if end.Refused > 0 {
+		return errNo
 	}
 	return nil
 }
 
-// look at the item as it is; the zero item and no ETag when there is none.
-func (i *importer) look(ctx context.Context, l *stockLine) (now item, etag string, err error) {
-	a, err := i.api.persist(ctx, request{method: http.MethodGet, path: stockPath(l.SKU, "", l.Location)})
-	if err != nil || a.status == http.StatusNotFound {
-		return item{}, "", err
-	}
-	return now, a.header.Get("ETag"), a.read(&now)
+// importer sends one file.
+type importer struct {
+	streams
+	command *importCommand
+	api     *caller
+	show    *progress
 }
 
-// configure creates the item, or changes the settings that the line names. moved: somebody else was faster.
-func (i *importer) configure(ctx context.Context, l *stockLine, now item, etag string, what **atomic.Int64) (moved bool, err error) {
-	header := map[string]string{"If-None-Match": "*"}
-	if etag != "" {
-		if !l.differs(&now) {
-			return false, nil
-		}
-		header = map[string]string{"If-Match": etag}
-	}
-	settings := map[string]any{"safety_stock": now.SafetyStock, "label": now.Label}
-	if now.LowStockAt != nil {
-		settings["low_stock_at"] = *now.LowStockAt
-	}
-	set(settings, "safety_stock", l.SafetyStock)
-	set(settings, "low_stock_at", l.LowStockAt)
-	set(settings, "label", l.Label)
-	a, err := i.api.persist(ctx, request{method: http.MethodPut, path: stockPath(l.SKU, "", l.Location), header: header, body: settings})
+// importEnd is the last line of an answer.
+type importEnd struct {
+	Rows      int      `json:"rows"`
+	Created   int64    `json:"created"`
+	Applied   int64    `json:"applied"`
+	Replayed  int64    `json:"replayed"`
+	Unchanged int64    `json:"unchanged"`
+	Refused   int64    `json:"refused"`
+	Problem   *problem `json:"problem"`
+}
+
+// errCutOff: the answer has no end. The same import may be sent again.
+var errCutOff = errors.New("the import was cut off")
+
+// persist sends the file until an answer is whole or patience is over. Standard input can be sent once only.
+func (i *importer) persist(ctx context.Context, file *os.File) (*importEnd, error) {
+	id, size, err := i.look(file)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	if a.status == http.StatusPreconditionFailed {
-		return true, nil
-	}
-	if etag == "" {
-		*what = &i.created
-	} else if *what == &i.same {
-		*what = &i.changed
-	}
-	return false, a.must()
-}
-
-func set[T any](settings map[string]any, name string, value *T) {
-	if value != nil {
-		settings[name] = *value
-	}
-}
-
-// differs reports whether a setting that the line names is another one.
-func (l *stockLine) differs(now *item) bool {
-	return l.SafetyStock != nil && *l.SafetyStock != now.SafetyStock ||
-		l.LowStockAt != nil && (now.LowStockAt == nil || *l.LowStockAt != *now.LowStockAt) ||
-		l.Label != nil && *l.Label != now.Label
-}
-
-// adjust books a count when on_hand is not what the line says, or its delta. moved: somebody else was faster.
-func (i *importer) adjust(ctx context.Context, l *stockLine, onHand int64, what **atomic.Int64) (moved bool, err error) {
-	r := request{method: http.MethodPost, path: stockPath(l.SKU, "/adjustments", l.Location)}
-	switch {
-	case l.OnHand != nil && *l.OnHand != onHand:
-		// A key of its own for each look: what it stands for is to replace the figure that was seen.
-		r.key = keyOf("import", uuid.NewString())
-		r.body = map[string]any{"kind": "count", "set_to": *l.OnHand, "expected_on_hand": onHand, "reason": "import", "reference": i.id}
-	case l.Delta != nil:
-		kind := "receive"
-		if *l.Delta < 0 {
-			kind = "adjust"
+	until := time.Now().Add(i.api.patience)
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		end, err := i.send(ctx, file, id, size)
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err == nil, size < 0, !errors.Is(err, errCutOff):
+			return end, err
+		case time.Now().Add(pause).After(until):
+			return nil, fmt.Errorf("%w; what was done remains: send it again as --id=%s", err, id)
 		}
-		r.key = keyOf("import", i.id, strconv.Itoa(l.line), l.SKU, l.Location)
-		r.body = map[string]any{"kind": kind, "delta": *l.Delta, "reason": "import", "reference": i.id}
-	default:
-		return false, nil
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if _, err := file.Seek(0, io.SeekStart); err != nil {
+			return nil, err
+		}
 	}
-	a, err := i.api.persist(ctx, r)
+}
+
+// look at the file: its import's name, and its size, below 0 when it cannot be sent again.
+func (i *importer) look(file *os.File) (id string, size int64, err error) {
+	info, err := file.Stat()
 	if err != nil {
-		return false, err
+		return "", 0, err
 	}
+	if !info.Mode().IsRegular() {
+		if i.command.ID == "" {
+			return "", 0, errors.New("what comes from standard input needs --id, so that sending it again does not repeat it")
+		}
+		return i.command.ID, -1, nil
+	}
+	if i.command.ID != "" {
+		return i.command.ID, info.Size(), nil
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return "", 0, err
+	}
+	_, err = file.Seek(0, io.SeekStart)
+	return "import-" + hex.EncodeToString(sum.Sum(nil)[:16]), info.Size(), err
+}
+
+// send the file once.
+func (i *importer) send(ctx context.Context, file io.Reader, id string, size int64) (*importEnd, error) {
+	body := bufio.NewReader(file)
+	first, err := body.Peek(4)
+	if len(first) == 0 {
+		return nil, errors.Join(errors.New("the file is empty"), ignoreEOF(err))
+	}
+	kind := "text/csv"
+	if first := bytes.TrimPrefix(first, []byte("\xef\xbb\xbf")); len(first) > 0 && first[0] == '{' {
+		kind = "application/x-ndjson"
+	}
+	query := url.Values{"create": {strconv.FormatBool(i.command.Create)}, "overwrite": {strconv.FormatBool(i.command.Overwrite)}}
+	if !i.command.JSON {
+		query.Set("results", "refused")
+	}
+	i.show.begin("KiB", int(max(size, 0)>>10))
+	defer i.show.end()
+	lines, refusal, err := i.api.stream(ctx, streamRequest{
+		method: http.MethodPost, path: "/v1/stock/import?" + query.Encode(), size: size,
+		header: map[string]string{"Content-Type": kind, "Idempotency-Key": id},
+		body:   &counted{body, i.show, 0},
+	})
 	switch {
-	case a.status == http.StatusPreconditionFailed:
-		return true, nil
-	case *what == &i.same && !a.replayed():
-		*what = &i.changed
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errCutOff, err)
+	case refusal == nil:
+		defer lines.Close()
+		return i.read(lines)
+	case refusal.again() != "":
+		return nil, fmt.Errorf("%w: %w", errCutOff, refusal.must())
 	}
-	return false, a.must()
+	return nil, refusal.must()
+}
+
+func ignoreEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// counted shows how much of a body was sent.
+type counted struct {
+	from io.Reader
+	show *progress
+	rest int
+}
+
+// Read implements [io.Reader].
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.from.Read(p)
+	for c.rest += n; c.rest >= 1<<10; c.rest -= 1 << 10 {
+		c.show.step()
+	}
+	return n, err
+}
+
+// read the answer's lines and show those of rows that were refused.
+func (i *importer) read(body io.Reader) (*importEnd, error) {
+	lines := bufio.NewScanner(body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var row struct {
+			Line    int        `json:"line"`
+			Problem *problem   `json:"problem"`
+			Summary *importEnd `json:"summary"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &row); err != nil {
+			return nil, fmt.Errorf("%w: %w", errCutOff, err)
+		}
+		if i.command.JSON {
+			fmt.Fprintln(i.out, lines.Text())
+		}
+		switch {
+		case row.Summary != nil && row.Summary.Problem == nil:
+			return row.Summary, nil
+		case row.Summary != nil && row.Summary.Problem.Status >= http.StatusInternalServerError:
+			return nil, fmt.Errorf("%w: %w", errCutOff, row.Summary.Problem.error())
+		case row.Summary != nil:
+			return nil, row.Summary.Problem.error()
+		case !i.command.JSON && row.Problem != nil:
+			fmt.Fprintf(i.err, "line %d: %v\n", row.Line, row.Problem.error())
+		}
+	}
+	return nil, errors.Join(errCutOff, lines.Err())
 }

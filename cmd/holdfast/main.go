@@ -32,6 +32,7 @@ type commandLine struct {
 	Replay    replayCommand    `cmd:"" help:"Send an order log to a running service, and check that stock, ledger and answers agree."`
 	Import    importCommand    `cmd:"" help:"Bring stock from a CSV or NDJSON file into a running service."`
 	Export    exportCommand    `cmd:"" help:"Write the stock of a running service as CSV or NDJSON."`
+	Retain    retainCommand    `cmd:"" help:"Roll old movements up and archive them."`
 	Locks     locksCommand     `cmd:"" help:"Show who holds which lock, for how long, and who waits; or what each kind of lock promises."`
 	Jobs      jobsCommand      `cmd:"" help:"Show what a running service does by itself: schedules, last runs, next run, who is at it."`
 	Explain   explainCommand   `cmd:"" help:"Say why an item's available stock is what it is."`

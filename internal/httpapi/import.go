@@ -219,7 +219,7 @@ func (i *importing) appendRefusal(b []byte, r *importRow) []byte {
 	case wrong && len(field.Fields) == 1 && field.Fields[0].Pointer == "/set_to":
 		err = stock.InvalidField("/on_hand", field.Fields[0].Detail)
 	}
-	return appendProblem(b, i.api.problemOf(err), i.id, short, err)
+	return appendProblem(b, i.api.problemOf(err), i.id, place{short: short}, err)
 }
 
 // appendSummary appends the last line. An import that was ended by anything but the end of its rows says by what.
@@ -233,7 +233,7 @@ func (i *importing) appendSummary(b []byte, ended error) []byte {
 	if !errors.Is(ended, io.EOF) {
 		p := i.api.problemOf(ended)
 		i.kind, i.err = p.name, ended
-		b = appendProblem(append(b, `,"problem":`...), p, i.id, "", ended)
+		b = appendProblem(append(b, `,"problem":`...), p, i.id, place{}, ended)
 	}
 	return append(b, "}}\n"...)
 }
