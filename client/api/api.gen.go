@@ -1374,8 +1374,8 @@ type ClientInterface interface {
 	//
 	// At most 1,000 deductions with 10,000 lines in all and 4 MiB. Each has its own key and its own outcome, in the order of the request, as if they
 	// were sent one after the other: one that is refused hurts no other. A key that is there twice is answered as a replay the second time. The call
-	// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read, or for the caller's sake. When the answer
-	// does not arrive, send the same batch again: what was done is replayed.
+	// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read or the caller may not make it. When
+	// the answer does not arrive, send the same batch again: what was done is replayed.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -1386,8 +1386,8 @@ type ClientInterface interface {
 	//
 	// At most 1,000 deductions with 10,000 lines in all and 4 MiB. Each has its own key and its own outcome, in the order of the request, as if they
 	// were sent one after the other: one that is refused hurts no other. A key that is there twice is answered as a replay the second time. The call
-	// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read, or for the caller's sake. When the answer
-	// does not arrive, send the same batch again: what was done is replayed.
+	// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read or the caller may not make it. When
+	// the answer does not arrive, send the same batch again: what was done is replayed.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -1671,8 +1671,8 @@ func (c *Client) CreateDeduction(ctx context.Context, params *CreateDeductionPar
 //
 // At most 1,000 deductions with 10,000 lines in all and 4 MiB. Each has its own key and its own outcome, in the order of the request, as if they
 // were sent one after the other: one that is refused hurts no other. A key that is there twice is answered as a replay the second time. The call
-// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read, or for the caller's sake. When the answer
-// does not arrive, send the same batch again: what was done is replayed.
+// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read or the caller may not make it. When
+// the answer does not arrive, send the same batch again: what was done is replayed.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1693,8 +1693,8 @@ func (c *Client) CreateDeductionsWithBody(ctx context.Context, contentType strin
 //
 // At most 1,000 deductions with 10,000 lines in all and 4 MiB. Each has its own key and its own outcome, in the order of the request, as if they
 // were sent one after the other: one that is refused hurts no other. A key that is there twice is answered as a replay the second time. The call
-// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read, or for the caller's sake. When the answer
-// does not arrive, send the same batch again: what was done is replayed.
+// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read or the caller may not make it. When
+// the answer does not arrive, send the same batch again: what was done is replayed.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3410,8 +3410,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// At most 1,000 deductions with 10,000 lines in all and 4 MiB. Each has its own key and its own outcome, in the order of the request, as if they
 	// were sent one after the other: one that is refused hurts no other. A key that is there twice is answered as a replay the second time. The call
-	// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read, or for the caller's sake. When the answer
-	// does not arrive, send the same batch again: what was done is replayed.
+	// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read or the caller may not make it. When
+	// the answer does not arrive, send the same batch again: what was done is replayed.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -3422,8 +3422,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// At most 1,000 deductions with 10,000 lines in all and 4 MiB. Each has its own key and its own outcome, in the order of the request, as if they
 	// were sent one after the other: one that is refused hurts no other. A key that is there twice is answered as a replay the second time. The call
-	// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read, or for the caller's sake. When the answer
-	// does not arrive, send the same batch again: what was done is replayed.
+	// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read or the caller may not make it. When
+	// the answer does not arrive, send the same batch again: what was done is replayed.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -6729,8 +6729,8 @@ func (c *ClientWithResponses) CreateDeductionWithResponse(ctx context.Context, p
 //
 // At most 1,000 deductions with 10,000 lines in all and 4 MiB. Each has its own key and its own outcome, in the order of the request, as if they
 // were sent one after the other: one that is refused hurts no other. A key that is there twice is answered as a replay the second time. The call
-// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read, or for the caller's sake. When the answer
-// does not arrive, send the same batch again: what was done is replayed.
+// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read or the caller may not make it. When
+// the answer does not arrive, send the same batch again: what was done is replayed.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6747,8 +6747,8 @@ func (c *ClientWithResponses) CreateDeductionsWithBodyWithResponse(ctx context.C
 //
 // At most 1,000 deductions with 10,000 lines in all and 4 MiB. Each has its own key and its own outcome, in the order of the request, as if they
 // were sent one after the other: one that is refused hurts no other. A key that is there twice is answered as a replay the second time. The call
-// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read, or for the caller's sake. When the answer
-// does not arrive, send the same batch again: what was done is replayed.
+// itself answers 200 whatever became of the deductions; it is refused as a whole only when it cannot be read or the caller may not make it. When
+// the answer does not arrive, send the same batch again: what was done is replayed.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -195,7 +195,7 @@ func (c *call) admit(to *route) error {
 	if defect.On(defect.ReplayAcrossClients) {
 		client = client.named("anyone")
 	}
-	c.weight = to.limit() / maxBody
+	c.weight = min(to.limit()/maxBody, a.maxInFlight, a.maxPerClient) // so that any request fits in when it is alone
 	if a.inFlight.Add(c.weight) > a.maxInFlight {
 		a.inFlight.Add(-c.weight)
 		return stock.ErrOverloaded

@@ -20,6 +20,11 @@
 // once, by a statement of its own. An item is in at most one batch at a time, and nobody overtakes on an item:
 // a request that must wait blocks its items for those behind it. A deduction is changed once a batch at most.
 //
+// Many requests may enter the queue together; each is still an operation of its own. Two kinds are about more, or less,
+// than one change: an operation on several deductions of an order is tried on a copy of the view and carried out only
+// if none of them refuses; a rehearsal is tried on a copy of rows just read and never carried out. Voiding a key is an
+// operation whose only effect is the key: from then on the unique index refuses whoever comes with it.
+//
 // # What is remembered, and what it may do
 //
 // The process remembers the last row it saw of each item. A remembered row may only grant: the statement locks
@@ -44,6 +49,8 @@
 //     the lock is waiting for whatever became of the first sending. If that committed, its keys are found, and
 //     it is answered as done; if not, its versions are stale and it never will be. Looking without locking would
 //     not do: a statement that waited could commit after the look.
+//     Whoever first asked is told that it was done now, not that it was done before: what was found is compared with
+//     what was sent.
 //   - The ledger stays out of reach until the batch's time is over: [stock.ErrUnknownOutcome] if a statement was
 //     sent and never answered, else [stock.ErrLedgerUnavailable]. Never a guess.
 //   - The server warns that it committed without waiting for its standby: unknown, and not sent again by us,
