@@ -68,24 +68,35 @@ WITH item_change AS (
     ) AS o(client, key, fingerprint, deduction_id, item_id, version, kind)
     WHERE (SELECT as_seen FROM verdict)
 ), new_deduction AS (
-    INSERT INTO deductions (id, created_at, updated_at, expires_at, state, client, order_id, part, number)
+    INSERT INTO deductions (id, created_at, updated_at, expires_at, state, client, order_id, part, number, customer, customer_limit)
     SELECT d.id, now(), now(),
         now() + d.hold,
         d.state,
-        d.client, d.order_id, d.part, d.number
+        d.client, d.order_id, d.part, d.number, NULLIF(d.customer, ''), NULLIF(d.customer_limit, 0)
     FROM ROWS FROM (
         unnest(@deduction_ids::uuid[]), unnest(@deduction_holds::interval[]), unnest(@deduction_states::text[]), unnest(@deduction_clients::text[]),
-        unnest(@deduction_orders::text[]), unnest(@deduction_parts::text[]), unnest(@deduction_numbers::bigint[])
-    ) AS d(id, hold, state, client, order_id, part, number)
+        unnest(@deduction_orders::text[]), unnest(@deduction_parts::text[]), unnest(@deduction_numbers::bigint[]),
+        unnest(@deduction_customers::text[]), unnest(@deduction_limits::bigint[])
+    ) AS d(id, hold, state, client, order_id, part, number, customer, customer_limit)
     WHERE (SELECT as_seen FROM verdict)
 ), new_line AS (
-    INSERT INTO deduction_lines (deduction_id, item_id, quantity, held, committed, line_no, line_id)
-    SELECT l.deduction_id, l.item_id, l.quantity, l.held, l.committed, l.line_no, l.line_id
+    INSERT INTO deduction_lines (deduction_id, item_id, quantity, held, committed, line_no, line_id, missing, request_line)
+    SELECT l.deduction_id, l.item_id, l.quantity, l.held, l.committed, l.line_no, l.line_id, NULLIF(l.missing, 0),
+        NULLIF(l.request_line, l.line_no)
     FROM ROWS FROM (
         unnest(@line_deductions::uuid[]), unnest(@line_items::bigint[]), unnest(@line_quantities::bigint[]), unnest(@line_held::bigint[]),
-        unnest(@line_committed::bigint[]), unnest(@line_nos::integer[]), unnest(@line_ids::text[])
-    ) AS l(deduction_id, item_id, quantity, held, committed, line_no, line_id)
+        unnest(@line_committed::bigint[]), unnest(@line_nos::integer[]), unnest(@line_ids::text[]),
+        unnest(@line_missing::bigint[]), unnest(@line_requests::integer[])
+    ) AS l(deduction_id, item_id, quantity, held, committed, line_no, line_id, missing, request_line)
     WHERE (SELECT as_seen FROM verdict)
+), counted AS (
+    INSERT INTO customer_units AS u (item_id, units, client, customer)
+    SELECT c.item_id, c.units, c.client, c.customer
+    FROM ROWS FROM (
+        unnest(@count_items::bigint[]), unnest(@count_units::bigint[]), unnest(@count_clients::text[]), unnest(@count_customers::text[])
+    ) AS c(item_id, units, client, customer)
+    WHERE (SELECT as_seen FROM verdict)
+    ON CONFLICT (item_id, client, customer) DO UPDATE SET units = EXCLUDED.units
 ), new_movement AS (
     INSERT INTO movements (item_id, version, delta_on_hand, delta_held, on_hand, held, at, deduction_id, kind, actor, reason, reference)
     SELECT m.item_id, m.version, m.delta_on_hand, m.delta_held, m.on_hand, m.held, now(),

@@ -13,13 +13,24 @@ FROM ROWS FROM (unnest(@clients::text[]), unnest(@orders::text[]), unnest(@parts
 JOIN deductions d ON d.client = n.client AND d.order_id = n.order_id AND d.part = n.part
     AND d.state IN ('held', 'committed');
 
+-- name: ReadCustomerUnits :many
+-- What customers have of the named items; where they never had anything a row is missing.
+SELECT u.client, u.customer, u.units, i.sku, i.location
+FROM ROWS FROM (
+    unnest(@skus::text[]), unnest(@locations::text[]), unnest(@clients::text[]), unnest(@customers::text[])
+) AS n(sku, location, client, customer)
+JOIN items i ON i.sku = n.sku AND i.location = n.location
+JOIN customer_units u ON u.item_id = i.id AND u.client = n.client AND u.customer = n.customer;
+
 -- name: ReadDeductions :many
 -- Reads deductions by id, a row a line, with the ledger's clock: a hold is over when its expiry is not after
 -- it, whether or not it was swept.
 SELECT d.id, d.client, d.order_id, d.part, d.state, d.revision, d.created_at, d.updated_at, d.expires_at,
     COALESCE(d.number, 0)::bigint AS number,
-    statement_timestamp()::timestamptz AS read_at,
-    l.line_no, l.line_id, l.quantity, l.held, l.committed, l.returned, i.sku, i.location
+    statement_timestamp()::timestamptz AS read_at, COALESCE(d.customer, '')::text AS customer,
+    COALESCE(d.customer_limit, 0)::bigint AS customer_limit,
+    l.line_no, l.line_id, l.quantity, l.held, l.committed, l.returned, COALESCE(l.missing, 0)::bigint AS missing,
+    COALESCE(l.request_line, l.line_no)::integer AS request_line, i.sku, i.location
 FROM deductions d
 JOIN deduction_lines l ON l.deduction_id = d.id
 JOIN items i ON i.id = l.item_id

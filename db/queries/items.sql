@@ -29,6 +29,14 @@ WHERE sku = @sku
 ORDER BY location
 LIMIT @row_limit;
 
+-- name: ListSources :many
+-- Where a SKU may be taken from: locations that have some of it first, then by name.
+SELECT location
+FROM items
+WHERE sku = @sku AND (@within::text[] IS NULL OR location = ANY(@within::text[]))
+ORDER BY on_hand - held - safety_stock <= 0, location
+LIMIT @row_limit;
+
 -- name: ListItems :many
 SELECT id, on_hand, held, safety_stock, low_stock_at, version, created_at, updated_at, sku, location, label
 FROM items

@@ -40,6 +40,9 @@ const (
 	// Short: at least one item has too little left, as of figures confirmed with the ledger less than
 	// [Freshness] ago. No ticket is left.
 	Short
+	// Limited: a customer would have too much of at least one item, as of figures like those of Short and what his other
+	// requests are about to take. No ticket is left.
+	Limited
 	// UnknownItem: the ledger knows no such item, as of a look that began after the call. No ticket is left.
 	UnknownItem
 
@@ -48,7 +51,7 @@ const (
 
 // String is the verdict's name in metrics and logs.
 func (v Verdict) String() string {
-	return [verdicts]string{"bypassed", "granted", "ample", "shared", "short", "unknown_item"}[v]
+	return [verdicts]string{"bypassed", "granted", "ample", "shared", "short", "limited", "unknown_item"}[v]
 }
 
 // Reason says why a request was [Bypassed].
@@ -64,6 +67,7 @@ const (
 	Crowded             // an item has all the tickets it may have
 	NotConfirmed        // the ledger could not be asked
 	Unsettled           // the gate's figures stayed older than the ledger's answer
+	Optional            // an item the request may do without is not known
 	Invalid             // no lines, or a quantity that is not positive
 
 	reasons
@@ -72,7 +76,7 @@ const (
 // String is the reason's name in metrics and logs.
 func (r Reason) String() string {
 	return [reasons]string{"none", "closed", "cancelled", "breaker_open", "call_failed", "queue_full", "crowded",
-		"not_confirmed", "unsettled", "invalid"}[r]
+		"not_confirmed", "unsettled", "optional", "invalid"}[r]
 }
 
 // Answer to a request.
@@ -80,7 +84,15 @@ type Answer struct {
 	Verdict Verdict
 	Reason  Reason              // why Bypassed
 	Short   []stock.ShortLine   // every short line, in order, when Short
+	Limited []stock.LimitLine   // every line of which the customer would have too much, in order, when Limited
 	Unknown []stock.UnknownLine // every line of an unknown item, in order, when UnknownItem
+}
+
+// Terms of a request beside its lines.
+type Terms struct {
+	Partial  bool           // of each line what there is: it is short only if nothing is there
+	Customer stock.Customer // whom it is for; his limit counts
+	Limit    stock.Quantity // 0: none
 }
 
 func bypass(r Reason) Answer { return Answer{Verdict: Bypassed, Reason: r} }

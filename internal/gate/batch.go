@@ -97,7 +97,7 @@ func (b *batch) add(a *ask) {
 	a.sent, a.next = b.sent, nil
 	b.lines += len(a.wants)
 	b.asks = append(b.asks, a)
-	if len(a.wants) > 1 {
+	if len(a.wants) > 1 || a.wants[0].form != whole || a.wants[0].room > 0 {
 		b.several = append(b.several, a)
 		return
 	}
@@ -147,6 +147,8 @@ func (b *batch) encode() {
 		for i := range a.wants {
 			b.number(int64(a.wants[i].key)+1, 2)
 			b.number(int64(a.wants[i].quantity), 6)
+			b.number(int64(a.wants[i].room), 6)
+			b.number(int64(a.wants[i].form), 1)
 		}
 	}
 	b.end()

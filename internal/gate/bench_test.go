@@ -46,7 +46,7 @@ func benchmarkTake(b *testing.B, items int, onHand stock.Quantity, want gate.Ver
 				g.Settle([]stock.Levels{{Item: line[0].Item, OnHand: onHand, Version: int64(id), Epoch: 1}})
 			}
 			if want == gate.Granted {
-				g.Drop(ticket, line)
+				g.Drop(gate.Wish{Ticket: ticket, Lines: line})
 			}
 		}
 	})

@@ -89,7 +89,7 @@ func testClusterAllOrNone(t *testing.T, client redis.UniversalClient) {
 			t.Fatalf("%s: %+v", sku, f)
 		}
 	}
-	g.Drop(order(2), lines(1, skus...))
+	g.Drop(gate.Wish{Ticket: order(2), Lines: lines(1, skus...)})
 	eventually(t, "all tickets go", func() bool {
 		return g.Take(t.Context(), order(3), lines(1, skus...)).Verdict == gate.Granted
 	})

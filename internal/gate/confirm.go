@@ -168,7 +168,7 @@ func (c *confirmer) read(r *reading) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.gate.cfg.ConfirmTimeout)
 	defer cancel()
 	items := slices.Collect(maps.Keys(r.asked))
-	found, err := c.gate.cfg.Confirm(ctx, items)
+	found, err := c.look(ctx, items)
 	c.gate.metrics.confirm.Observe(time.Since(r.started).Seconds())
 	if err != nil {
 		r.err = fmt.Errorf("confirm %d items: %w", len(items), err)
@@ -187,6 +187,35 @@ func (c *confirmer) read(r *reading) {
 		r.asked[found[i].Item] = true
 		c.recent[found[i].Item] = now
 	}
+}
+
+// look into the ledger: for the figures of items, and for what customers have.
+func (c *confirmer) look(ctx context.Context, items []stock.Item) ([]stock.Levels, error) {
+	var units []stock.CustomerUnits
+	var real []stock.Item
+	for _, item := range items {
+		if of, customer, ok := allowed(item); ok {
+			units = append(units, stock.CustomerUnits{Customer: customer, Item: of})
+		} else {
+			real = append(real, item)
+		}
+	}
+	var found []stock.Levels
+	var err error
+	if len(real) > 0 {
+		if found, err = c.gate.cfg.Confirm(ctx, real); err != nil {
+			return nil, err
+		}
+	}
+	if len(units) > 0 {
+		if units, err = c.gate.cfg.Count(ctx, units); err != nil {
+			return nil, err
+		}
+		for i := range units {
+			found = append(found, owed(&units[i]))
+		}
+	}
+	return found, nil
 }
 
 // close lets the call on its way fail and nobody join any more.

@@ -30,6 +30,12 @@
 // all lines of each or none ([Gate.Take]). News ([Gate.Settle]) and finished tickets ([Gate.Drop]) ride on the same
 // call; they are figures with a version and names, not changes, so each may be lost, late, repeated or out of order.
 //
+// A request that takes what there is ([Terms.Partial]) gets a ticket for that, and is refused only if nothing is there. A line
+// that may come from several locations takes no ticket, because nobody knows from which: it is only looked whether
+// anything is left at any of them. What a customer may have of an item is an item of its own for the gate: its figure is
+// what he has, below zero, which his limit allows to be overdrawn, and the tickets of his requests count as those of others
+// do. An allowance nobody has told of counts as nothing had, so the first request of a customer needs no look into the ledger.
+//
 // "Short" is said only on a base that the ledger confirmed less than [Freshness] ago. Otherwise, and for items Redis
 // does not know, [Config.Confirm] is asked, once for all requests that wait for the item, and then the script again.
 //

@@ -126,8 +126,8 @@ func TestAGhostsTicketRunsOut(t *testing.T) {
 	}
 	<-fired
 	granted(t, g, order(2), lines(9, "A"))
-	g.Drop(order(2), lines(9, "A"))
-	g.Drop(order(0), lines(1, "A"))
+	g.Drop(gate.Wish{Ticket: order(2), Lines: lines(9, "A")})
+	g.Drop(gate.Wish{Ticket: order(0), Lines: lines(1, "A")})
 	eventually(t, "they go", func() bool { return len(peek(t, g, "A").Tickets) == 0 })
 	wire.Restore()
 	granted(t, g, order(3), lines(10, "A"))
@@ -146,7 +146,7 @@ func TestNewsOutliveAFailedCall(t *testing.T) {
 	granted(t, g, order(1), lines(1, "A"))
 	fired := wire.OnRequest(isScript, fault.LoseRequest)
 	g.Settle([]stock.Levels{s.put("A", 2, 9)})
-	g.Drop(order(1), lines(1, "A"))
+	g.Drop(gate.Wish{Ticket: order(1), Lines: lines(1, "A")})
 	<-fired
 	g.Settle([]stock.Levels{s.put("B", 7, 3)})
 	eventually(t, "the news arrive", func() bool {

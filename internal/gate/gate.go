@@ -26,6 +26,9 @@ type Config struct {
 	// Confirm reads the figures of items from the ledger, after releasing what has expired on them. Items that
 	// are missing in the result do not exist. Required. It is called from one goroutine at a time.
 	Confirm func(ctx context.Context, items []stock.Item) ([]stock.Levels, error)
+	// Count reads what customers have, of items as named: those that are missing in the result do not exist. Required if
+	// any request has a limit. It is called like Confirm.
+	Count func(ctx context.Context, of []stock.CustomerUnits) ([]stock.CustomerUnits, error)
 	// Prefix of every key; a Redis that several installations share needs one each. Default "holdfast".
 	Prefix string
 	// CallTimeout bounds one script call; one that carries many items has as much again for each 512. Default 100 ms.
@@ -120,27 +123,32 @@ func (g *Gate) Close() {
 // may be those of up to [stock.MaxLines]. It ends when ctx does, or after at most three calls and two looks into
 // the ledger.
 func (g *Gate) Take(ctx context.Context, ticket Ticket, lines []stock.WantedLine) Answer {
-	return g.TakeAll(ctx, []Wish{{ticket, lines}})[0]
+	return g.TakeAll(ctx, []Wish{{Ticket: ticket, Lines: lines}})[0]
 }
 
 // Wish is what one order part wants to take.
+//
+// Lines that may be taken from several locations take no ticket, because nobody knows from which. They are short only if no
+// line insists on a location and nothing is left anywhere.
 type Wish struct {
 	Ticket Ticket
 	Lines  []stock.WantedLine
+	Terms
 }
 
 // TakeAll is [Gate.Take] for many order parts, each for itself, in their order, with as few calls as can carry them.
 func (g *Gate) TakeAll(ctx context.Context, wishes []Wish) []Answer {
 	answers := make([]Answer, len(wishes))
 	var asked []*request
-	for i, w := range wishes {
-		if answer, ok := g.recall(w.Lines); ok {
+	for i := range wishes {
+		w := &wishes[i]
+		if answer, ok := g.recall(w.Lines, &w.Terms); ok {
 			answers[i] = answer
 			continue
 		}
 		r := g.spare.Get().(*request)
 		r.place = i
-		r.split(w.Ticket, w.Lines)
+		r.split(w)
 		asked = append(asked, r)
 	}
 	g.ask(ctx, asked)
@@ -156,11 +164,17 @@ func (g *Gate) TakeAll(ctx context.Context, wishes []Wish) []Answer {
 }
 
 // recall answers from memory, where it is enough.
-func (g *Gate) recall(lines []stock.WantedLine) (Answer, bool) {
+func (g *Gate) recall(lines []stock.WantedLine, terms *Terms) (Answer, bool) {
+	if terms.Limit > 0 {
+		return Answer{}, false
+	}
 	for i := range lines {
 		line := &lines[i]
+		if line.Sourcing != nil {
+			return Answer{}, false
+		}
 		ample, short, figures := g.laneOf(line.Item).recall(line)
-		if short && len(lines) == 1 { // of several lines every short one is to be told, not the first one found
+		if short && len(lines) == 1 && !terms.Partial { // of several lines every short one is to be told, not the first one found
 			return Answer{Verdict: Short, Short: []stock.ShortLine{{
 				Item: line.Item, Requested: line.Quantity, Available: figures.available, Version: figures.version,
 			}}}, true
@@ -183,11 +197,30 @@ func (g *Gate) Settle(levels []stock.Levels) {
 
 // Drop removes the ticket of a request that was [Granted], once the ledger has answered it. It never waits.
 // Call [Gate.Settle] with what the ledger said before, not after.
-func (g *Gate) Drop(ticket Ticket, lines []stock.WantedLine) {
-	for i := range lines {
-		item := lines[i].Item
-		g.laneOf(item).drop(ticket, item)
+func (g *Gate) Drop(w Wish) {
+	for i := range w.Lines {
+		item := w.Lines[i].Item
+		if w.Lines[i].Sourcing != nil {
+			continue
+		}
+		g.laneOf(item).drop(w.Ticket, item)
+		if w.Limit > 0 {
+			g.laneOf(item).drop(w.Ticket, allowance(item, w.Customer))
+		}
 	}
+}
+
+// Count is [Gate.Settle] for what customers have.
+func (g *Gate) Count(units []stock.CustomerUnits) {
+	now := time.Now()
+	for i := range units {
+		g.laneOf(units[i].Item).settle(owed(&units[i]), now)
+	}
+}
+
+// owed is what a customer has as the figures of his allowance: available is as much below zero.
+func owed(u *stock.CustomerUnits) stock.Levels {
+	return stock.Levels{Item: allowance(u.Item, u.Customer), Held: u.Units, Version: u.Version, Epoch: u.Epoch}
 }
 
 // lane is the number of the lane of an item.

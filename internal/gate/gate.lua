@@ -4,12 +4,15 @@
 -- that count hold together, how many tickets there are, and a lower bound of their deadlines (ms, 0: none).
 -- Every other field is a ticket (TICKET): quantity, deadline, and epoch and version of the base it was taken from.
 -- A ticket counts while the base is still that one: a later base may include what it stands for.
+-- What a customer may have of an item is an item of its own: its base is what he has, below zero, and may be overdrawn by
+-- his limit, the ROOM of a line. Where it is not known he has nothing: that lets him pass, and the ledger knows.
 -- Numbers are big-endian and of fixed width, below 2^53: reading them as text cost more than all else here.
 --
 -- KEYS     the items, different ones in one slot
 -- ARGV[1]  HEAD: how long a ticket lives, how long an item is kept after its last news, how old a base may be
 --          and still be called fresh (all ms), how many tickets an item may have
--- ARGV[2]  requests for several items: ticket (16 bytes), number of lines, and for each LINE: key, quantity
+-- ARGV[2]  requests for several items: ticket (16 bytes), number of lines, and for each LINE: key, quantity, room, form
+--          form 0: all of it or the request is refused; 1: what there is; 2: nothing is taken, only looked
 -- ARGV     for each key: NEWS (epoch, version, available, age in ms) or "";
 --          tickets to drop, different ones, 16 bytes each;
 --          requests for this item alone, TAKE: ticket, quantity
@@ -18,7 +21,8 @@
 -- Returns one string: a letter for each request, key by key, then for those for several; then for the items of
 -- refused requests, as they are after the last one, " key:available:version:state", or " key" when not known.
 --   G granted: a ticket was written on every item     S shared: a ticket was there, nothing was written
---   R refused: an item is short or not known          C crowded: an item has all the tickets it may have
+--   R refused: an item is short or not known, or of   C crowded: an item has all the tickets it may have
+--     all lines of form 1 and 2 nothing is there
 --   state 0: the base is too old to say short; 1: it is fresh; 2: it is fresh, and no ticket counts
 -- Errors: BADARG before anything is read or written.
 --
@@ -28,7 +32,7 @@
 local read, pack, sub = struct.unpack, struct.pack, string.sub
 local call = redis.call
 
-local HEAD, LINE, NEWS = '>I6I6I6I4', '>I2I6', '>I4I8i8I6'
+local HEAD, LINE, NEWS = '>I6I6I6I4', '>I2I6I6B', '>I4I8i8I6'
 local BASE, BASE_SIZE = '>I4I8i8I6I8I4I6', 44
 local TICKET, TICKET_SIZE = '>I6I6I4I8', 24
 local NEWS_SIZE, TAKE_SIZE = 26, 22
@@ -49,13 +53,13 @@ local orders, several = {}, {} -- requests for several items, and of each item t
 do
   local asked, p = ARGV[2], 1
   while p <= #asked do
-    local order, lines = { keys = {}, quantities = {} }, nil
+    local order, lines = { keys = {}, quantities = {}, rooms = {}, forms = {} }, nil
     order.ticket, lines, p = read('>c16I2', asked, p)
     for l = 1, lines do
-      local i, quantity
-      i, quantity, p = read(LINE, asked, p)
-      if i < 1 or i > items then return redis.error_reply('BADARG') end
-      order.keys[l], order.quantities[l] = i, quantity
+      local i, quantity, room, form
+      i, quantity, room, form, p = read(LINE, asked, p)
+      if i < 1 or i > items or form > 2 then return redis.error_reply('BADARG') end
+      order.keys[l], order.quantities[l], order.rooms[l], order.forms[l] = i, quantity, room, form
       several[i] = several[i] or {}
       several[i][order.ticket] = false
     end
@@ -218,18 +222,38 @@ end
 
 -- The requests for several items.
 
+-- An allowance that nobody has told of. Its base is older than any news, and too old to say short.
+local function begin(i)
+  known[i], clear[i], renew[i] = true, true, true
+  epoch[i], version[i], available[i], confirmed[i], sum[i], count[i], earliest[i] = 0, 0, 0, 0, 0, 0, 0
+end
+
 local function decide(order)
-  local letter = 'G'
+  local letter, choice, there = 'G', false, false
   for l = 1, #order.keys do
-    local i = order.keys[l]
+    local i, need = order.keys[l], order.quantities[l]
     if several[i][order.ticket] or (mine[i] and mine[i][order.ticket]) then return 'S' end
-    if not known[i] or available[i] - sum[i] < order.quantities[l] then
+    if not known[i] and order.rooms[l] > 0 then begin(i) end
+    if order.forms[l] > 0 then need, choice = 1, true end
+    local fits = known[i] and available[i] + order.rooms[l] - sum[i] >= need
+    if order.forms[l] > 0 then
+      there = there or fits
+    elseif not fits then
       letter = 'R'
-    elseif count[i] >= cap and letter == 'G' then
-      letter = 'C'
     end
+    if fits and count[i] >= cap and letter == 'G' then letter = 'C' end
   end
+  if choice and not there then return 'R' end
   return letter
+end
+
+-- What a line takes of its item: with form 1 what there is, which may be nothing.
+local function taken(order, l)
+  local i, quantity = order.keys[l], order.quantities[l]
+  if order.forms[l] == 0 then return quantity end
+  if order.forms[l] == 2 or not known[i] then return 0 end
+  local free = available[i] - sum[i]
+  return free < quantity and free or quantity
 end
 
 for o = 1, #orders do
@@ -237,10 +261,11 @@ for o = 1, #orders do
   local letter = decide(order)
   for l = 1, #order.keys do
     local i = order.keys[l]
-    if letter == 'G' then
+    local quantity = letter == 'G' and taken(order, l) or 0
+    if quantity > 0 then
       local g = going(i, order.ticket)
       if g then table.remove(gone[i], g) end
-      grant(i, order.ticket, order.quantities[l])
+      grant(i, order.ticket, quantity)
     elseif letter == 'R' then
       told[i] = true
     end

@@ -175,7 +175,7 @@ func TestTakeLoadsGrantsSharesAndRefuses(t *testing.T) {
 	if life := f.Tickets[0].Deadline.Sub(f.ConfirmedAt); life < 50*time.Second || life > 70*time.Second {
 		t.Fatalf("the ticket lives %v after the base was confirmed", life)
 	}
-	g.Drop(order(1), lines(2, "A"))
+	g.Drop(gate.Wish{Ticket: order(1), Lines: lines(2, "A")})
 	eventually(t, "the ticket goes", func() bool { return len(peek(t, g, "A").Tickets) == 0 })
 	expect(t, g.Take(t.Context(), order(2), lines(2, "A")), gate.Granted)
 	if s.looks() != 1 {
@@ -292,7 +292,7 @@ func TestAThousandLines(t *testing.T) {
 	if len(a.Short) != len(skus) {
 		t.Fatalf("%d short lines", len(a.Short))
 	}
-	g.Drop(order(1), lines(1, skus...))
+	g.Drop(gate.Wish{Ticket: order(1), Lines: lines(1, skus...)})
 	expect(t, g.Take(t.Context(), order(2), lines(1, skus...)), gate.Granted)
 	if a := g.Take(t.Context(), order(3), lines(1, append(skus, "one more")...)); a.Reason != gate.Invalid {
 		t.Fatalf("%+v", a)
@@ -326,7 +326,7 @@ func TestATicketCountsOnlyAgainstItsBase(t *testing.T) {
 		t.Fatalf("%+v", f)
 	}
 	expect(t, two.Take(t.Context(), order(1), lines(12, "A")), gate.Shared)
-	one.Drop(order(1), lines(12, "A"))
+	one.Drop(gate.Wish{Ticket: order(1), Lines: lines(12, "A")})
 	eventually(t, "the ticket goes", func() bool { return len(peek(t, one, "A").Tickets) == 1 })
 	if f := peek(t, one, "A"); f.Outstanding != 8 {
 		t.Fatalf("dropping a ticket that did not count changed the sum: %+v", f)
@@ -380,7 +380,7 @@ func TestNewsOfOneProcessAreItsOwnNextAnswer(t *testing.T) {
 		g.Settle([]stock.Levels{s.put("A", version, 1)})
 		expect(t, g.Take(t.Context(), order(1), lines(1, "A")), gate.Granted)
 		g.Settle([]stock.Levels{s.put("A", version+1, 0)})
-		g.Drop(order(1), lines(1, "A"))
+		g.Drop(gate.Wish{Ticket: order(1), Lines: lines(1, "A")})
 	}
 	if s.looks() > 2 {
 		t.Fatalf("the ledger was asked %d times within a second", s.looks())
@@ -546,7 +546,7 @@ func TestAnItemHasABoundedNumberOfTickets(t *testing.T) {
 		}
 	}
 	for n := range limit {
-		g.Drop(order(n), lines(1, "A"))
+		g.Drop(gate.Wish{Ticket: order(n), Lines: lines(1, "A")})
 	}
 	eventually(t, "they go", func() bool { return len(peek(t, g, "A").Tickets) == 0 })
 	expect(t, g.Take(t.Context(), order(limit), lines(1, "B", "A")), gate.Granted)
@@ -598,7 +598,7 @@ func TestCloseTellsWhatWaitsAndBypassesTheRest(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	g.Settle(levels)
-	g.Drop(order(1), lines(1, "SKU-1"))
+	g.Drop(gate.Wish{Ticket: order(1), Lines: lines(1, "SKU-1")})
 	other := open(t, shared(t), s, gate.Config{Prefix: prefix})
 	for n := range levels {
 		if f := peek(t, other, "SKU-"+strconv.Itoa(n)); !f.Known || f.Version != 3 {

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
@@ -12,7 +13,26 @@ import (
 // use the same number, which is why it is no setting.
 const slotGroups = 16
 
-// groupOf an item: FNV-1a over SKU, a zero byte that neither part may contain, and location.
+// allowance is what a customer may have of an item: for the gate an item of its own, whose figure is below zero by what he
+// has. Its location goes on behind a zero byte, which no name contains, with client and customer.
+func allowance(item stock.Item, c stock.Customer) stock.Item {
+	item.Location += stock.Location("\x00" + c.Client + "\x00" + c.Name)
+	return item
+}
+
+// allowed is the reverse of allowance; false for a real item.
+func allowed(item stock.Item) (stock.Item, stock.Customer, bool) {
+	location, rest, ok := strings.Cut(string(item.Location), "\x00")
+	if !ok {
+		return item, stock.Customer{}, false
+	}
+	item.Location = stock.Location(location)
+	client, name, _ := strings.Cut(rest, "\x00")
+	return item, stock.Customer{Client: client, Name: name}, true
+}
+
+// groupOf an item: FNV-1a over SKU, a zero byte that neither part may contain, and location. An allowance is in the group
+// of its item.
 func groupOf(item stock.Item) int {
 	const offset, prime = 2166136261, 16777619
 	h := uint32(offset)
@@ -21,6 +41,9 @@ func groupOf(item stock.Item) int {
 	}
 	h *= prime
 	for i := range len(item.Location) {
+		if item.Location[i] == 0 {
+			break
+		}
 		h = (h ^ uint32(item.Location[i])) * prime
 	}
 	return int((h ^ h>>16) % slotGroups)

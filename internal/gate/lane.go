@@ -77,9 +77,20 @@ type ask struct {
 type want struct {
 	item     stock.Item
 	quantity stock.Quantity
+	room     stock.Quantity // of an allowance: the limit
+	form     form
 	key      int // in the call on its way
 	figures
 }
+
+// form is how much of an item a request insists on.
+type form uint8
+
+const (
+	whole form = iota // all of it
+	some              // what there is
+	look              // any of it, somewhere: nothing is taken
+)
 
 // figures of an item after a call.
 type figures struct {

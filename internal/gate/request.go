@@ -14,6 +14,8 @@ type request struct {
 	gate  *Gate
 	asks  []*ask // by lane; those without wants take no part
 	lines []stock.WantedLine
+	terms Terms
+	many  bool               // so many wants that index is used
 	index map[stock.Item]int // of a request with many lines: place among its lane's wants
 
 	place   int    // among the requests that are asked for together
@@ -38,7 +40,7 @@ func (r *request) reset() {
 		a.wants, a.letter, a.reason = a.wants[:0], none, NoReason
 	}
 	clear(r.index)
-	r.lines, r.verdict = nil, Answer{}
+	r.lines, r.terms, r.verdict = nil, Terms{}, Answer{}
 }
 
 // ask has the lanes and the ledger decide requests, each for itself.
@@ -67,12 +69,11 @@ func (g *Gate) ask(ctx context.Context, all []*request) {
 			return
 		}
 		open = slices.DeleteFunc(open, func(r *request) bool {
-			answer := r.unknown(missing)
-			if answer.Unknown == nil {
-				return false
+			answer, ok := r.unknown(missing)
+			if ok {
+				r.end(answer)
 			}
-			r.end(answer)
-			return true
+			return ok
 		})
 	}
 	for _, r := range open {
@@ -138,35 +139,77 @@ func confirmReason(ctx context.Context, err error) Reason {
 const manyLines = 16
 
 // split the lines by lane, and sum up those of one item. It ends a request of no lines that could be decided about.
-func (r *request) split(ticket Ticket, lines []stock.WantedLine) {
-	if len(lines) == 0 || len(lines) > stock.MaxLines {
+func (r *request) split(w *Wish) {
+	r.lines, r.terms = w.Lines, w.Terms
+	if len(r.lines) == 0 || len(r.lines) > stock.MaxLines {
 		r.verdict = bypass(Invalid)
 		return
 	}
-	r.lines = lines
-	for i := range lines {
-		line := &lines[i]
+	r.many = len(r.lines) >= manyLines || r.optional() || r.terms.Limit > 0
+	firm := false
+	for i := range r.lines {
+		line := &r.lines[i]
 		if line.Quantity < 1 || line.Quantity > stock.MaxLineQuantity {
 			r.verdict = bypass(Invalid)
 			return
 		}
-		if w := r.find(line.Item); w != nil {
-			w.quantity += line.Quantity
+		if line.Sourcing != nil {
 			continue
 		}
-		a := r.asks[r.gate.lane(line.Item)]
-		a.ticket = ticket
-		a.wants = append(a.wants, want{item: line.Item, quantity: line.Quantity})
-		if len(lines) >= manyLines {
-			r.index[line.Item] = len(a.wants) - 1
+		firm = true
+		r.want(w.Ticket, want{item: line.Item, quantity: line.Quantity, form: r.form()})
+		if r.terms.Limit > 0 {
+			r.want(w.Ticket, want{item: allowance(line.Item, r.terms.Customer), quantity: line.Quantity, room: r.terms.Limit})
 		}
+	}
+	if !firm {
+		r.lookAround(w.Ticket)
+	}
+}
+
+// lookAround is for a request of which every line may be taken from several locations.
+func (r *request) lookAround(ticket Ticket) {
+	for i := range r.lines {
+		for _, item := range r.lines[i].AppendItems(nil) {
+			r.want(ticket, want{item: item, quantity: r.lines[i].Quantity, form: look})
+		}
+	}
+	if !slices.ContainsFunc(r.asks, func(a *ask) bool { return len(a.wants) > 0 }) {
+		r.verdict = bypass(Invalid)
+	}
+}
+
+// form of lines that insist on their location.
+func (r *request) form() form {
+	if r.terms.Partial {
+		return some
+	}
+	return whole
+}
+
+// optional reports whether there are items that the request may do without.
+func (r *request) optional() bool {
+	return r.terms.Partial || r.lines[0].Sourcing != nil
+}
+
+// want some of an item, or some more.
+func (r *request) want(ticket Ticket, more want) {
+	if w := r.find(more.item); w != nil {
+		w.quantity += more.quantity
+		return
+	}
+	a := r.asks[r.gate.lane(more.item)]
+	a.ticket = ticket
+	a.wants = append(a.wants, more)
+	if r.many {
+		r.index[more.item] = len(a.wants) - 1
 	}
 }
 
 // find what the request wants of an item, so far.
 func (r *request) find(item stock.Item) *want {
 	wants := r.asks[r.gate.lane(item)].wants
-	if len(r.lines) >= manyLines {
+	if r.many {
 		if i, ok := r.index[item]; ok {
 			return &wants[i]
 		}
@@ -229,7 +272,7 @@ func (r *request) doubtful() (items []stock.Item, sent time.Time) {
 			continue
 		}
 		for i := range a.wants {
-			if w := &a.wants[i]; w.short() && !w.fresh {
+			if w := &a.wants[i]; w.short() && !w.fresh && (w.form == whole || !r.served()) {
 				items = append(items, w.item)
 				if sent.IsZero() || a.sent.Before(sent) {
 					sent = a.sent
@@ -240,8 +283,14 @@ func (r *request) doubtful() (items []stock.Item, sent time.Time) {
 	return items, sent
 }
 
-// short reports whether the item, as far as it is known, cannot serve what is wanted.
-func (w *want) short() bool { return !w.known || w.available < w.quantity }
+// short reports whether the item, as far as it is known, cannot serve what is wanted of it.
+func (w *want) short() bool {
+	need := w.quantity
+	if w.form != whole {
+		need = 1
+	}
+	return !w.known || w.available+w.room < need
+}
 
 // answer of a request that every lane has decided.
 func (r *request) answer() Answer {
@@ -257,26 +306,67 @@ func (r *request) answer() Answer {
 	if verdict == Granted {
 		return Answer{Verdict: Granted}
 	}
+	over := r.limited()
+	switch {
+	case over != nil:
+		return Answer{Verdict: Limited, Limited: over}
+	case r.served():
+		return Answer{Verdict: Granted}
+	}
 	answer := Answer{Verdict: Short}
 	for i := range r.lines {
-		w := r.find(r.lines[i].Item)
-		if r.asks[r.gate.lane(w.item)].letter == short && w.short() {
-			answer.Short = append(answer.Short, stock.ShortLine{
-				Line: i, Item: w.item, Requested: w.quantity, Available: w.available, Version: w.version,
-			})
+		for _, item := range r.lines[i].AppendItems(nil) {
+			if w := r.find(item); w != nil && r.lacks(w) {
+				answer.Short = append(answer.Short, stock.ShortLine{
+					Line: i, Item: item, Requested: w.quantity, Available: w.available, Version: w.version,
+				})
+			}
 		}
 	}
 	return answer
 }
 
-func (r *request) unknown(missing []stock.Item) Answer {
-	answer := Answer{Verdict: UnknownItem}
+// lacks reports whether w is a reason for a refusal.
+func (r *request) lacks(w *want) bool {
+	return r.asks[r.gate.lane(w.item)].letter == short && w.short()
+}
+
+// limited are the lines of which the customer would have too much.
+func (r *request) limited() []stock.LimitLine {
+	if r.terms.Limit == 0 {
+		return nil
+	}
+	var over []stock.LimitLine
 	for i := range r.lines {
-		if slices.Contains(missing, r.lines[i].Item) {
-			answer.Unknown = append(answer.Unknown, stock.UnknownLine{Line: i, Item: r.lines[i].Item})
+		item := r.lines[i].Item
+		if w := r.find(allowance(item, r.terms.Customer)); r.lacks(w) {
+			over = append(over, stock.LimitLine{
+				Line: i, Item: item, Requested: w.quantity, Has: -w.available, Limit: r.terms.Limit,
+			})
 		}
 	}
-	return answer
+	return over
+}
+
+// unknown is the answer when lines want items that do not exist, if some do. Whoever could do without them is passed on.
+func (r *request) unknown(missing []stock.Item) (answer Answer, ok bool) {
+	answer = Answer{Verdict: UnknownItem}
+	for i := range r.lines {
+		for _, item := range r.lines[i].AppendItems(nil) {
+			if slices.Contains(missing, item) {
+				answer.Unknown = append(answer.Unknown, stock.UnknownLine{Line: i, Item: item})
+			}
+		}
+	}
+	if answer.Unknown != nil && r.optional() {
+		return bypass(Optional), true
+	}
+	return answer, answer.Unknown != nil
+}
+
+// served reports whether a request that takes what there is got some, on another lane than the one that has nothing.
+func (r *request) served() bool {
+	return r.optional() && slices.ContainsFunc(r.asks, func(a *ask) bool { return a.letter == granted })
 }
 
 // giveBack the tickets that some lanes granted to a request that failed on others.

@@ -26,6 +26,7 @@ type modelItem struct {
 	version   int64
 	available stock.Quantity
 	fresh     bool
+	unwritten bool // an allowance that was only looked at is forgotten with the call
 	tickets   map[Ticket]modelTicket
 }
 
@@ -74,28 +75,51 @@ func (m model) begin(item stock.Item, p *pending, now time.Time) {
 }
 
 func (m model) decide(a *ask) letter {
-	answer := granted
+	answer, choice, something := granted, false, false
 	for i := range a.wants {
 		w := &a.wants[i]
 		it := m[w.item]
-		if it == nil {
+		if it != nil {
+			if _, ok := it.tickets[a.ticket]; ok {
+				return shared
+			}
+		}
+		free := stock.Quantity(0)
+		switch {
+		case it != nil:
+			free = it.available + w.room - m.sum(w.item)
+		case w.room > 0:
+			free = w.room
+			m[w.item] = &modelItem{tickets: make(map[Ticket]modelTicket), unwritten: true}
+		}
+		if w.form == whole && free < w.quantity {
 			answer = short
-			continue
 		}
-		if _, ok := it.tickets[a.ticket]; ok {
-			return shared
-		}
-		if it.available-m.sum(w.item) < w.quantity {
-			answer = short
-		}
+		choice, something = choice || w.form != whole, something || w.form != whole && free > 0
+	}
+	if choice && !something {
+		answer = short
 	}
 	if answer == granted {
 		for i := range a.wants {
-			it := m[a.wants[i].item]
-			it.tickets[a.ticket] = modelTicket{quantity: a.wants[i].quantity, epoch: it.epoch, version: it.version}
+			m.grant(a, &a.wants[i])
 		}
 	}
 	return answer
+}
+
+func (m model) grant(a *ask, w *want) {
+	it, units := m[w.item], w.quantity
+	switch {
+	case w.form == look || it == nil:
+		return
+	case w.form == some:
+		units = min(units, it.available-m.sum(w.item))
+	}
+	if units > 0 {
+		it.unwritten = false
+		it.tickets[a.ticket] = modelTicket{quantity: units, epoch: it.epoch, version: it.version}
+	}
 }
 
 // call is one script call, run by Redis and by the model.
@@ -247,7 +271,11 @@ func testAgainstModel(t *testing.T, g *Gate, client *redis.Client, r *rand.Rand)
 			a := newAsk()
 			a.ticket = ticket()
 			for _, i := range r.Perm(len(items))[:1+r.IntN(min(3, len(items)))] {
-				a.wants = append(a.wants, want{item: items[i], quantity: stock.Quantity(1 + r.IntN(6))})
+				w := want{item: items[i], quantity: stock.Quantity(1 + r.IntN(6))}
+				if w.form = form(max(0, r.IntN(6)-3)); w.form == whole && r.IntN(3) == 0 {
+					w.room = stock.Quantity(1 + r.IntN(8))
+				}
+				a.wants = append(a.wants, w)
 			}
 			b.add(a)
 		}
@@ -269,6 +297,7 @@ func testAgainstModel(t *testing.T, g *Gate, client *redis.Client, r *rand.Rand)
 			continue
 		}
 		m.call(t, l, b)
+		maps.DeleteFunc(m, func(_ stock.Item, it *modelItem) bool { return it.unwritten })
 		m.same(t, g, items)
 	}
 }
@@ -315,14 +344,15 @@ func TestScriptRefusesWhatItCannotRead(t *testing.T) {
 	key := sandbox.Prefix(t) + "{x}"
 	head := strings.Repeat("\x00\x00\x00\x00\x01\x00", 3) + "\x00\x00\x10\x00"
 	ticket := strings.Repeat("t", 16)
-	news := strings.Repeat("\x00", 26)
+	news, room := strings.Repeat("\x00", 26), strings.Repeat("\x00", 7)
 	for name, args := range map[string][]any{
 		"no arguments":          {},
 		"a short head":          {head[1:], "", news, "", ""},
 		"too few arguments":     {head, "", news, ""},
 		"too many arguments":    {head, "", news, "", "", ""},
-		"an item it has not":    {head, ticket + "\x00\x01" + "\x00\x02" + "\x00\x00\x00\x00\x00\x01", news, "", ""},
-		"fewer lines than told": {head, ticket + "\x00\x02" + "\x00\x01" + "\x00\x00\x00\x00\x00\x01", news, "", ""},
+		"an item it has not":    {head, ticket + "\x00\x01" + "\x00\x02" + "\x00\x00\x00\x00\x00\x01" + room, news, "", ""},
+		"fewer lines than told": {head, ticket + "\x00\x02" + "\x00\x01" + "\x00\x00\x00\x00\x00\x01" + room, news, "", ""},
+		"an unknown form":       {head, ticket + "\x00\x01" + "\x00\x01" + "\x00\x00\x00\x00\x00\x01" + room[:6] + "\x03", news, "", ""},
 		"short news":            {head, "", news[1:], "", ""},
 		"half a drop":           {head, "", news, ticket[1:], ""},
 		"half a take":           {head, "", news, "", ticket + "\x00"},

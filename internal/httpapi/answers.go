@@ -177,6 +177,12 @@ func appendDeduction(b []byte, d *stock.Deduction, levels []stock.Levels) []byte
 	b = appendNumber(b, `,"revision":`, d.Revision)
 	b = appendTime(b, `,"created_at":`, d.CreatedAt)
 	b = appendTime(b, `,"updated_at":`, d.UpdatedAt)
+	if d.Customer.Name != "" {
+		b = appendText(b, `,"customer":`, d.Customer.Name)
+	}
+	if d.CustomerLimit > 0 {
+		b = appendNumber(b, `,"customer_limit":`, d.CustomerLimit)
+	}
 	if !d.ExpiresAt.IsZero() {
 		b = appendTime(b, `,"expires_at":`, d.ExpiresAt)
 	}
@@ -191,11 +197,16 @@ func appendDeduction(b []byte, d *stock.Deduction, levels []stock.Levels) []byte
 
 func appendLine(b []byte, l *stock.Line) []byte {
 	b = appendNumber(b, `{"line":`, l.No)
+	if l.RequestLine != l.No {
+		b = appendNumber(b, `,"request_line":`, l.RequestLine)
+	}
 	if l.LineID != "" {
 		b = appendText(b, `,"line_id":`, l.LineID)
 	}
 	b = appendItem(b, l.Item)
 	b = appendNumber(b, `,"quantity":`, l.Quantity)
+	b = appendNumber(b, `,"granted":`, l.Granted())
+	b = appendNumber(b, `,"missing":`, l.Missing)
 	b = appendNumber(b, `,"held":`, l.Held)
 	b = appendNumber(b, `,"committed":`, l.Committed)
 	b = appendNumber(b, `,"released":`, l.Released())

@@ -2,10 +2,12 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -343,16 +345,28 @@ func (b *body) deduct(r *newDeduction) {
 			b.list(func() { r.Lines = append(r.Lines, b.wantedLine()) })
 		case "dry_run":
 			r.dryRun = b.boolean()
+		case "allow_partial":
+			r.AllowPartial = b.boolean()
+		case "customer":
+			r.Customer = b.name()
+		case "customer_limit":
+			r.CustomerLimit = b.quantity(1, stock.MaxLineQuantity)
 		default:
 			return false
 		}
 		return true
 	}, "order_id", "lines")
 	b.uniqueLineIDs(r.Lines)
+	b.boundedSources(&r.DeductRequest)
+	if r.CustomerLimit > 0 && r.Customer == "" {
+		b.wrongAt(string(b.dec.StackPointer())+"/customer", "is required with customer_limit")
+	}
 }
 
 func (b *body) wantedLine() stock.WantedLine {
-	l := stock.WantedLine{Item: stock.Item{Location: stock.DefaultLocation}}
+	l := stock.WantedLine{}
+	var any stock.Sourcing
+	sourcing := ""
 	b.object(func(name []byte) bool {
 		switch string(name) {
 		case "sku":
@@ -363,12 +377,70 @@ func (b *body) wantedLine() stock.WantedLine {
 			l.Quantity = b.quantity(1, stock.MaxLineQuantity)
 		case "line_id":
 			l.LineID = b.name()
+		case "sourcing":
+			if sourcing = b.name(); sourcing != "any" {
+				b.wrong("must be any")
+			}
+		case "locations":
+			any.Locations = b.locations()
+		case "split":
+			any.Split = b.boolean()
 		default:
 			return false
 		}
 		return true
 	}, "sku", "quantity")
+	switch {
+	case sourcing == "" && (any.Locations != nil || any.Split):
+		b.wrong("has locations or split, which need sourcing")
+	case sourcing == "":
+		l.Item.Location = cmp.Or(l.Item.Location, stock.DefaultLocation)
+	case l.Item.Location != "":
+		b.wrong("has a location, so there is nothing to choose by sourcing")
+	default:
+		l.Sourcing = &any
+	}
 	return l
+}
+
+// locations reads a list of up to [stock.MaxLocations] different ones.
+func (b *body) locations() []stock.Location {
+	list := []stock.Location{}
+	b.list(func() {
+		location := stock.Location(b.name())
+		if slices.Contains(list, location) {
+			b.wrong("is there twice")
+		}
+		list = append(list, location)
+	})
+	if len(list) > stock.MaxLocations {
+		b.wrong(fmt.Sprintf("must have at most %d entries", stock.MaxLocations))
+	}
+	return list
+}
+
+// boundedSources notes what would make an order look at more items than it may have lines, and a limit for a choice of
+// items.
+func (b *body) boundedSources(r *stock.DeductRequest) {
+	at, items := string(b.dec.StackPointer()), 0
+	for i := range r.Lines {
+		s := r.Lines[i].Sourcing
+		switch {
+		case s == nil:
+			items++
+			continue
+		case len(s.Locations) > 0:
+			items += len(s.Locations)
+		default:
+			items += stock.MaxLocations
+		}
+		if r.CustomerLimit > 0 {
+			b.wrongAt(at+"/lines/"+strconv.Itoa(i)+"/sourcing", "cannot go with customer_limit, which is for one location")
+		}
+	}
+	if items > stock.MaxLines {
+		b.wrongAt(at+"/lines", fmt.Sprintf("must not come from more than %d locations in all", stock.MaxLines))
+	}
 }
 
 // uniqueLineIDs notes line ids that would name two lines of the object read last.

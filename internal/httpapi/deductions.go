@@ -47,7 +47,22 @@ func (c *call) deductRequest(key string) (*newDeduction, error) {
 // mayWant refuses lines at locations the token is not for.
 func (c *call) mayWant(lines []stock.WantedLine) error {
 	for i := range lines {
-		if err := c.mayUse(lines[i].Item.Location); err != nil {
+		if err := c.mayUseSources(&lines[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayUseSources refuses locations that the line names and the token is not for. A line that names none is taken from those
+// it is for.
+func (c *call) mayUseSources(l *stock.WantedLine) error {
+	if l.Sourcing == nil {
+		return c.mayUse(l.Item.Location)
+	}
+	l.Sourcing.Within = c.client.locations
+	for _, location := range l.Sourcing.Locations {
+		if err := c.mayUse(location); err != nil {
 			return err
 		}
 	}

@@ -206,8 +206,8 @@ func TestDeductionTakenWhole(t *testing.T) {
 	}
 	x := "x"
 	want := []openapi.DeductionLine{
-		{Line: 1, LineId: &x, Sku: "kettle", Location: "default", Quantity: 3, Committed: 3},
-		{Line: 2, Sku: "cup", Location: "york", Quantity: 5, Committed: 5},
+		{Line: 1, LineId: &x, Sku: "kettle", Location: "default", Quantity: 3, Granted: 3, Committed: 3},
+		{Line: 2, Sku: "cup", Location: "york", Quantity: 5, Granted: 5, Committed: 5},
 	}
 	if diff := cmp.Diff(want, d.Lines); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
@@ -250,7 +250,10 @@ func TestRefusalNamesEveryLine(t *testing.T) {
 
 	p = w.call(t, shop, "POST", "/v1/deductions", `{"order_id":"1","lines":[
 		{"sku":"kettle","quantity":1},{"sku":"no","quantity":1},{"sku":"cup","location":"york","quantity":1}]}`, key("k")...).problem(t, 422, "unknown-item")
-	want := []openapi.UnknownLine{{Pointer: "/lines/1/sku", Sku: "no", Location: "default"}, {Pointer: "/lines/2/sku", Sku: "cup", Location: "york"}}
+	byDefault, inYork := "default", "york"
+	want := []openapi.UnknownLine{
+		{Pointer: "/lines/1/sku", Sku: "no", Location: &byDefault}, {Pointer: "/lines/2/sku", Sku: "cup", Location: &inYork},
+	}
 	if diff := cmp.Diff(want, *p.Unknown); diff != "" {
 		t.Errorf("unknown lines (-want +got):\n%s", diff)
 	}

@@ -77,6 +77,8 @@ func problems() []problem {
 			"The hold has expired", "Its units are available to others again."},
 		{stock.ErrWrongState, "wrong-state", http.StatusConflict, outcomeNone, retryNever, 0,
 			"The deduction's state does not allow this", ""},
+		{stock.ErrCustomerLimit, "customer-limit-reached", http.StatusConflict, outcomeNone, retrySameKey, 0,
+			"The customer may not have so many", "With some lines the customer would have more of an item than customer_limit."},
 		{stock.ErrReturnExceeds, "return-exceeds-deducted", http.StatusConflict, outcomeNone, retryNever, 0,
 			"More than there is", "Some lines name more than the deduction has left of them."},
 		{stock.ErrNotFound, "not-found", http.StatusNotFound, outcomeNone, retryNever, 0,
@@ -212,6 +214,9 @@ func appendEvidence(b []byte, at place, err error) []byte {
 	case *stock.ShortError:
 		b = append(b, `,"short":`...)
 		return appendList(b, e.Lines, func(b []byte, l *stock.ShortLine) []byte { return appendShortLine(b, at, l) })
+	case *stock.LimitError:
+		b = append(b, `,"limited":`...)
+		return appendList(b, e.Lines, func(b []byte, l *stock.LimitLine) []byte { return appendLimitLine(b, at, l) })
 	case *stock.UnknownItemError:
 		b = append(b, `,"unknown":`...)
 		return appendList(b, e.Lines, func(b []byte, l *stock.UnknownLine) []byte { return appendUnknownLine(b, at, l) })
@@ -257,7 +262,19 @@ func appendShortLine(b []byte, at place, l *stock.ShortLine) []byte {
 
 func appendUnknownLine(b []byte, at place, l *stock.UnknownLine) []byte {
 	b = appendPointer(b, at, l.Line, "sku")
+	b = appendText(b, `,"sku":`, string(l.Item.SKU))
+	if l.Item.Location != "" {
+		b = appendText(b, `,"location":`, string(l.Item.Location))
+	}
+	return append(b, '}')
+}
+
+func appendLimitLine(b []byte, at place, l *stock.LimitLine) []byte {
+	b = appendPointer(b, at, l.Line, "quantity")
 	b = appendItem(b, l.Item)
+	b = appendNumber(b, `,"requested":`, l.Requested)
+	b = appendNumber(b, `,"has":`, l.Has)
+	b = appendNumber(b, `,"limit":`, l.Limit)
 	return append(b, '}')
 }
 

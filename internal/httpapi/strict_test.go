@@ -21,6 +21,15 @@ const line = `{"sku":"kettle","quantity":1}`
 func order(more string) string { return `{"order_id":"1","lines":[` + line + `]` + more + `}` }
 func lines(l string) string    { return `{"order_id":"1","lines":[` + l + `]}` }
 
+// letters are so many different names.
+func letters(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = string(rune('a' + i))
+	}
+	return all
+}
+
 // wrong is a body that is refused, and where.
 type wrong struct {
 	body, kind string
@@ -111,6 +120,19 @@ func TestValuesThatAreNotAllowed(t *testing.T) {
 		{lines(`{"sku":null,"quantity":null}`), invalid, []string{"/lines/0/sku", "/lines/0/quantity"}},
 		{lines(`{"sku":"kettle","location":"","quantity":1}`), invalid, []string{"/lines/0/location"}},
 		{lines(`{"sku":"kettle","quantity":1,"line_id":""}`), invalid, []string{"/lines/0/line_id"}},
+		{lines(`{"sku":"kettle","quantity":1,"sourcing":"all"}`), invalid, []string{"/lines/0/sourcing"}},
+		{lines(`{"sku":"kettle","quantity":1,"sourcing":"any","location":"york"}`), invalid, []string{"/lines/0"}},
+		{lines(`{"sku":"kettle","quantity":1,"locations":["york"]}`), invalid, []string{"/lines/0"}},
+		{lines(`{"sku":"kettle","quantity":1,"split":true}`), invalid, []string{"/lines/0"}},
+		{lines(`{"sku":"kettle","quantity":1,"sourcing":"any","locations":[]}`), invalid, []string{"/lines/0/locations"}},
+		{lines(`{"sku":"kettle","quantity":1,"sourcing":"any","locations":["a","b","a"]}`), invalid, []string{"/lines/0/locations/2"}},
+		{lines(`{"sku":"kettle","quantity":1,"sourcing":"any","locations":["` + strings.Join(letters(17), `","`) + `"]}`), invalid, []string{"/lines/0/locations"}},
+		{lines(strings.Repeat(`{"sku":"kettle","quantity":1,"sourcing":"any"},`, 62) + strings.Repeat(line+",", 8) + line), invalid, []string{"/lines"}},
+		{order(`,"customer_limit":1`), invalid, []string{"/customer"}},
+		{order(`,"customer":"ann","customer_limit":0`), invalid, []string{"/customer_limit"}},
+		{order(`,"customer":""`), invalid, []string{"/customer"}},
+		{order(`,"allow_partial":1`), invalid, []string{"/allow_partial"}},
+		{`{"order_id":"1","customer":"ann","customer_limit":1,"lines":[{"sku":"kettle","quantity":1,"sourcing":"any"}]}`, invalid, []string{"/lines/0/sourcing"}},
 		{lines(`{"sku":"kettle","quantity":1,"line_id":"a"},{"sku":"kettle","quantity":1,"line_id":"a"}`), invalid, []string{"/lines/1/line_id"}},
 		{lines(strings.Repeat(line+",", 1000) + line), invalid, []string{"/lines"}},
 		{lines(strings.Repeat(`{},`, 200) + line), invalid, nil},

@@ -22,6 +22,9 @@ func (s *Service) Deduct(ctx context.Context, r *stock.DeductRequest) (*stock.Ou
 // units must find that deduction, not "sold out". So a refusal of the gate is answered only after the ledger
 // was asked for the key and the order; many such questions share one reading.
 func (s *Service) DeductAll(ctx context.Context, all []*stock.DeductRequest) []stock.DeductResult {
+	if err := s.ledger.Source(ctx, all...); err != nil {
+		return slices.Repeat([]stock.DeductResult{{Err: err}}, len(all))
+	}
 	if s.gate == nil {
 		return s.decideAll(ctx, all)
 	}
@@ -40,7 +43,10 @@ func (s *Service) DeductAll(ctx context.Context, all []*stock.DeductRequest) []s
 func (s *Service) round(ctx context.Context, all []*stock.DeductRequest) (results []stock.DeductResult, again []int) {
 	wishes := make([]gate.Wish, len(all))
 	for i, r := range all {
-		wishes[i] = gate.Wish{Ticket: gate.TicketFor(r.Client, r.OrderID, r.Part), Lines: r.Lines}
+		wishes[i] = gate.Wish{
+			Ticket: gate.TicketFor(r.Client, r.OrderID, r.Part), Lines: r.Lines,
+			Terms: gate.Terms{Partial: r.AllowPartial, Customer: r.For(), Limit: r.CustomerLimit},
+		}
 	}
 	defect.Reach(defect.BeforeGate)
 	answers := s.gate.TakeAll(ctx, wishes)
@@ -58,7 +64,7 @@ func (s *Service) round(ctx context.Context, all []*stock.DeductRequest) (result
 		wasted = wasted || done.Err != nil || done.Outcome.Replayed
 		// An unknown outcome frees nothing: the units may be gone. The ticket runs out by itself.
 		if !errors.Is(done.Err, stock.ErrUnknownOutcome) || defect.On(defect.FreeTicketOnUnknown) {
-			s.gate.Drop(wishes[i].Ticket, wishes[i].Lines)
+			s.gate.Drop(wishes[i])
 		}
 	}
 	if !wasted {
@@ -90,6 +96,8 @@ func (s *Service) refuse(
 		switch answers[i].Verdict {
 		case gate.Short:
 			results[i].Err = &stock.ShortError{Lines: answers[i].Short}
+		case gate.Limited:
+			results[i].Err = &stock.LimitError{Lines: answers[i].Limited}
 		case gate.UnknownItem:
 			results[i].Err = &stock.UnknownItemError{Lines: answers[i].Unknown}
 		default:
@@ -120,11 +128,14 @@ func (s *Service) decideAll(ctx context.Context, all []*stock.DeductRequest) []s
 	if len(all) == 0 {
 		return nil
 	}
+	if err := s.makeRoomFor(ctx, all); err != nil {
+		return slices.Repeat([]stock.DeductResult{{Err: err}}, len(all))
+	}
 	results := s.ledger.DeductAll(ctx, all)
 	var short []int
 	var errs []error
 	for i := range results {
-		if results[i].Err != nil && errors.Is(results[i].Err, stock.ErrInsufficientStock) {
+		if results[i].Err != nil && (errors.Is(results[i].Err, stock.ErrInsufficientStock) || errors.Is(results[i].Err, stock.ErrCustomerLimit)) {
 			short, errs = append(short, i), append(errs, results[i].Err)
 		}
 	}
@@ -142,10 +153,14 @@ func (s *Service) decideAll(ctx context.Context, all []*stock.DeductRequest) []s
 func (s *Service) makeRoom(ctx context.Context, refusals ...error) bool {
 	var items []stock.Item
 	for _, err := range refusals {
-		var short *stock.ShortError
-		if errors.As(err, &short) {
+		if short, ok := errors.AsType[*stock.ShortError](err); ok {
 			for i := range short.Lines {
 				items = append(items, short.Lines[i].Item)
+			}
+		}
+		if over, ok := errors.AsType[*stock.LimitError](err); ok {
+			for i := range over.Lines {
+				items = append(items, over.Lines[i].Item)
 			}
 		}
 	}
@@ -153,17 +168,34 @@ func (s *Service) makeRoom(ctx context.Context, refusals ...error) bool {
 		return false
 	}
 	slices.SortFunc(items, stock.Item.Compare)
-	due, err := s.ledger.DueOn(ctx, slices.Compact(items), dueLimit)
-	if err != nil || len(due) == 0 {
-		return false
+	freed, err := s.expireOn(ctx, slices.Compact(items))
+	return err == nil && freed
+}
+
+// makeRoomFor requests that may be partial: less being there does not refuse them, so that they cannot be asked twice.
+func (s *Service) makeRoomFor(ctx context.Context, all []*stock.DeductRequest) error {
+	var items []stock.Item
+	for _, r := range all {
+		for i := 0; r.AllowPartial && i < len(r.Lines); i++ {
+			items = r.Lines[i].AppendItems(items)
+		}
 	}
-	_, err = s.expire(ctx, due, stock.Fence{})
-	return err == nil
+	if len(items) == 0 {
+		return nil
+	}
+	_, err := s.expireOn(ctx, items)
+	return err
 }
 
 // RehearseDeduct answers what [Service.Deduct] would answer now. Nothing is written, the gate is not asked and the key
 // stays free; only holds whose time is over may end, as they would have by themselves.
 func (s *Service) RehearseDeduct(ctx context.Context, r *stock.DeductRequest) (*stock.Outcome, error) {
+	if err := s.ledger.Source(ctx, r); err != nil {
+		return nil, err
+	}
+	if err := s.makeRoomFor(ctx, []*stock.DeductRequest{r}); err != nil {
+		return nil, err
+	}
 	out, err := s.ledger.RehearseDeduct(ctx, r)
 	if err != nil && s.makeRoom(ctx, err) {
 		return s.ledger.RehearseDeduct(ctx, r)

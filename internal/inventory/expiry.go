@@ -45,14 +45,32 @@ func newMetrics(r prometheus.Registerer) *metrics {
 // confirm reads the figures of items for the gate, after releasing what has expired on them: availability
 // does not wait for the sweeper.
 func (s *Service) confirm(ctx context.Context, items []stock.Item) ([]stock.Levels, error) {
-	due, err := s.ledger.DueOn(ctx, items, dueLimit)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := s.expire(ctx, due, stock.Fence{}); err != nil {
+	if _, err := s.expireOn(ctx, items); err != nil {
 		return nil, err
 	}
 	return s.ledger.Levels(ctx, items)
+}
+
+// count reads what customers have for the gate, after releasing what has expired on the items.
+func (s *Service) count(ctx context.Context, of []stock.CustomerUnits) ([]stock.CustomerUnits, error) {
+	items := make([]stock.Item, len(of))
+	for i := range of {
+		items[i] = of[i].Item
+	}
+	if _, err := s.expireOn(ctx, items); err != nil {
+		return nil, err
+	}
+	return s.ledger.Units(ctx, of)
+}
+
+// expireOn ends holds on items whose time is over, and reports whether there were any.
+func (s *Service) expireOn(ctx context.Context, items []stock.Item) (bool, error) {
+	due, err := s.ledger.DueOn(ctx, items, dueLimit)
+	if err != nil {
+		return false, err
+	}
+	_, err = s.expire(ctx, due, stock.Fence{})
+	return len(due) > 0, err
 }
 
 // reconcileEvery makes a step of the continuous check at each interval, until ctx ends.

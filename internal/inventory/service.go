@@ -45,9 +45,10 @@ func Open(cfg Config) (*Service, error) {
 	s := &Service{log: cfg.Log, metrics: newMetrics(cfg.Registerer)}
 	cfg.Ledger.Log, cfg.Ledger.Registerer = cfg.Log, cfg.Registerer
 	cfg.Gate.Logger, cfg.Gate.Registerer = cfg.Log, cfg.Registerer
-	cfg.Gate.Confirm = s.confirm
+	cfg.Gate.Confirm, cfg.Gate.Count = s.confirm, s.count
 	if cfg.Redis != nil {
 		s.gate = gate.New(cfg.Redis, cfg.Gate)
+		cfg.Ledger.Counted = s.gate.Count
 	}
 	cfg.Ledger.Seen = s.seen
 	var err error

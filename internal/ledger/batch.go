@@ -220,12 +220,15 @@ func (v *view) lost(about []*deductionRow) bool {
 func decideAll(v *view, batch []*request) ([]result, error) {
 	results := make([]result, len(batch))
 	for i, r := range batch {
+		if !v.proves() && r.counts() {
+			return nil, errNeedsRead // nobody remembers what customers have
+		}
 		if v.lost(r.about) {
 			results[i] = refuse(stock.ErrNotFound)
 			continue
 		}
 		results[i] = r.op.decide(v)
-		if results[i].err != nil && !(v.fresh && v.named) && !results[i].certain || results[i].needsProof() && !v.fresh {
+		if results[i].err != nil && !v.proves() && !results[i].certain || results[i].needsProof() && !v.fresh {
 			return nil, errNeedsRead
 		}
 	}
@@ -239,6 +242,7 @@ func (w *writer) commit(ctx context.Context, q *dbsqlc.Queries, tx pgx.Tx, v *vi
 	if !v.seal() {
 		if v.fresh {
 			l.learned(v.rows(), w.conn.epoch)
+			l.counted(v, w.conn.epoch)
 		}
 		return results, nil
 	}
@@ -269,6 +273,7 @@ func (w *writer) commit(ctx context.Context, q *dbsqlc.Queries, tx pgx.Tx, v *vi
 		results[i].stamp(at)
 	}
 	l.learned(v.rows(), w.conn.epoch)
+	l.counted(v, w.conn.epoch)
 	return results, nil
 }
 
@@ -290,6 +295,8 @@ func write(ctx context.Context, q *dbsqlc.Queries, v *view, batch []*request) (a
 // keys: whoever sees a row after a deduction then also sees the deduction's key.
 func readBasis(ctx context.Context, q *dbsqlc.Queries, v *view, batch []*request, on basis) error {
 	v.fresh, v.named = true, on.names
+	clear(v.items) // what was remembered and is no more
+	clear(v.deductions)
 	needs := needsOf(batch)
 	if err := readFences(ctx, q, v, needs.fences); err != nil {
 		return err
@@ -313,6 +320,7 @@ type needs struct {
 	orders     []orderPart
 	deductions []uuid.UUID
 	fences     []string
+	units      []possession
 }
 
 func needsOf(batch []*request) needs {
@@ -326,6 +334,7 @@ func needsOf(batch []*request) needs {
 			}
 		}
 		names := r.op.names()
+		n.units = append(n.units, names.possessions(r.items)...)
 		if names.key.Key != "" {
 			n.keys = append(n.keys, names.key)
 		}

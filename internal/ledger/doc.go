@@ -32,6 +32,13 @@
 // refusal has nothing that would prove it, so it is decided on rows, keys and orders just read. Rows are read
 // before keys: whoever sees what a deduction left also finds its key.
 //
+// What a customer has of an item (customer_units) is not remembered: whoever may change it reads it with keys and
+// orders, after the item's row. It changes only with a movement of the item, so the item's version, which the write checks,
+// proves it too, and no two processes can count past each other. A deduction that is granted in part rests on an item being
+// short, as a refusal does, and one that is taken from another location than the first: both are decided on rows just
+// read. A line of a request that is split over locations is stored as several lines with one line id, each with its own
+// number; request_line says which line they serve.
+//
 // # When two processes want the same item
 //
 // The one that comes second finds another version and nothing is written. It reads the rows FOR UPDATE, decides

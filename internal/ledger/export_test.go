@@ -32,6 +32,7 @@ type Sight struct {
 	Deductions []stock.Deduction
 	Keys       map[stock.Keyed]Effect // that had their effect
 	Live       []stock.Deduction      // that are in the way of others of their order
+	Units      []stock.CustomerUnits  // that customers have
 }
 
 // Effect is what a key did: what was asked for, and the deduction it was about.
@@ -104,6 +105,7 @@ type Decision struct {
 	New        []NewDeduction
 	Deductions []DeductionChange
 	Lines      []LineChange
+	Units      []stock.CustomerUnits
 }
 
 // ItemChange is the new row of an item.
@@ -129,7 +131,7 @@ type Told struct {
 type NewDeduction struct {
 	ID    uuid.UUID
 	State stock.State
-	Lines []stock.Line // without Item
+	Lines []stock.Line
 }
 
 // DeductionChange is the new row of a deduction.
@@ -155,6 +157,9 @@ func Decide(s Sight, batch ...Asked) Decision {
 	for i, a := range batch {
 		requests[i] = &request{op: a.op, items: a.op.touches(), about: a.about}
 	}
+	if s.Fresh {
+		s.count(v, requests)
+	}
 	results, err := decideAll(v, requests)
 	if err != nil {
 		return Decision{NeedsRead: true}
@@ -166,6 +171,22 @@ func Decide(s Sight, batch ...Asked) Decision {
 	d.read(params, func(id int64) stock.Item { return s.Items[id-1].Item })
 	return d
 }
+
+// count reads what customers have.
+func (s Sight) count(v *view, requests []*request) {
+	v.units = make(map[possession]*unitsRow)
+	for _, p := range needsOf(requests).units {
+		v.units[p] = new(unitsRow)
+	}
+	for _, u := range s.Units {
+		if row := v.units[possession{u.Customer, u.Item}]; row != nil {
+			row.units = u.Units
+		}
+	}
+}
+
+// Counts reports whether it changes what a customer has.
+func (a Asked) Counts() bool { return (&request{op: a.op, items: a.op.touches()}).counts() }
 
 func (s Sight) view(params *dbsqlc.WriteBatchParams) *view {
 	v := newView(len(s.Items), params)
@@ -218,8 +239,14 @@ func (d *Decision) read(w *dbsqlc.WriteBatchParams, name func(int64) stock.Item)
 	for i, id := range w.LineDeductions {
 		at := slices.IndexFunc(d.New, func(n NewDeduction) bool { return n.ID == id })
 		d.New[at].Lines = append(d.New[at].Lines, stock.Line{
-			No: int(w.LineNos[i]), LineID: w.LineIds[i], Quantity: stock.Quantity(w.LineQuantities[i]),
+			No: int(w.LineNos[i]), RequestLine: int(w.LineRequests[i]), LineID: w.LineIds[i], Item: name(w.LineItems[i]),
+			Quantity: stock.Quantity(w.LineQuantities[i] + w.LineMissing[i]), Missing: stock.Quantity(w.LineMissing[i]),
 			Held: stock.Quantity(w.LineHeld[i]), Committed: stock.Quantity(w.LineCommitted[i]),
+		})
+	}
+	for i, id := range w.CountItems {
+		d.Units = append(d.Units, stock.CustomerUnits{
+			Customer: stock.Customer{Client: w.CountClients[i], Name: w.CountCustomers[i]}, Item: name(id), Units: stock.Quantity(w.CountUnits[i]),
 		})
 	}
 	for i, id := range w.ChangeIds {

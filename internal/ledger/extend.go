@@ -16,11 +16,10 @@ type extend struct {
 func (o *extend) order() orderPart { return orderPart{o.client, o.rows[0].OrderID, o.rows[0].Part} }
 
 func (o *extend) names() names {
-	n := o.onDeduction.names()
-	if o.reacquire {
-		n.order = o.order()
+	if !o.reacquire {
+		return names{deductions: o.rows}
 	}
-	return n
+	return names{deductions: o.rows, order: o.order(), counts: true}
 }
 
 func (o *extend) decide(v *view) result {
@@ -66,26 +65,32 @@ func (o *extend) takeAnew(v *view, d *deductionRow) error {
 	if id, ok := v.live[o.order()]; ok && id != d.ID {
 		return &stock.OrderError{ID: id}
 	}
-	rows := make([]*itemRow, len(d.Lines))
+	rows, wants := make([]*itemRow, len(d.Lines)), make([]want, len(d.Lines))
 	for i := range d.Lines {
-		rows[i] = v.items[d.Lines[i].Item]
+		l := &d.Lines[i]
+		rows[i] = v.items[l.Item]
+		wants[i] = want{quantity: l.Granted() - l.Committed, from: rows[i : i+1]}
 	}
 	swept := d.State == stock.Expired
 	if swept {
-		if err := fits(rows, func(i int) stock.Quantity { return d.Lines[i].Quantity - d.Lines[i].Committed }); err != nil {
+		if err := v.withinLimit(d.Customer, d.CustomerLimit, wants); err != nil {
 			return err
+		}
+		portions := allot(wants)
+		if missing, _ := settled(portions); missing > 0 {
+			return shortage(wants, portions)
 		}
 	}
 	for i := range d.Lines {
 		l := &d.Lines[i]
 		if l.Held > 0 {
-			v.move(rows[i], stock.Movement{Kind: stock.Expire, DeltaHeld: -l.Held, Actor: systemActor, Deduction: &d.ID})
+			v.moveFor(&d.Deduction, rows[i], stock.Movement{Kind: stock.Expire, DeltaHeld: -l.Held, Actor: systemActor})
 		}
 		if swept {
-			l.Held = l.Quantity - l.Committed
+			l.Held = l.Granted() - l.Committed
 		}
 		if l.Held > 0 {
-			v.move(rows[i], stock.Movement{Kind: stock.Hold, DeltaHeld: l.Held, Actor: o.client, Deduction: &d.ID})
+			v.moveFor(&d.Deduction, rows[i], stock.Movement{Kind: stock.Hold, DeltaHeld: l.Held, Actor: o.client})
 			v.updateLine(d, l)
 		}
 	}

@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"slices"
+
 	"github.com/google/uuid"
 
 	"github.com/holdfast-stock/holdfast/internal/defect"
@@ -30,7 +32,7 @@ func newOnDeduction(client string, d *stock.Deduction) onDeduction {
 }
 
 func (o *onDeduction) touches() []stock.Item { return o.items }
-func (o *onDeduction) names() names          { return names{deductions: o.rows} }
+func (o *onDeduction) names() names          { return names{deductions: o.rows, counts: true} }
 
 // commit takes what a deduction holds.
 type commit struct {
@@ -51,7 +53,10 @@ func newCommit(on onDeduction, r *stock.CommitRequest) *commit {
 	return o
 }
 
-func (o *commit) names() names { return names{deductions: o.rows, key: o.Keyed} }
+// names of a commit of everything: customers have as much before as after.
+func (o *commit) names() names {
+	return names{deductions: o.rows, key: o.Keyed, counts: len(o.Lines) > 0}
+}
 
 func (o *commit) decide(v *view) result {
 	if op, ok := v.operations[o.Keyed]; ok && o.Key != "" && (o.Client != nobody || op.fingerprint == o.fingerprint) {
@@ -83,12 +88,17 @@ func (o *commit) decide(v *view) result {
 	return v.answer(d, 0)
 }
 
-// quantities says how much of each line is to be taken; nil: whatever is held.
+// quantities says how much of each line is to be taken; nil: whatever is held. Of a deduction that was committed before
+// it is what would have been taken, for a retry to be known.
 func (o *commit) quantities(d *deductionRow) ([]stock.Quantity, error) {
 	if len(o.Lines) == 0 {
 		return nil, nil
 	}
-	return perLine(d, o.Lines)
+	room := func(l *stock.Line) stock.Quantity { return l.Held }
+	if d.State != stock.Held {
+		room = func(l *stock.Line) stock.Quantity { return l.Granted() }
+	}
+	return perLine(d, o.Lines, room)
 }
 
 func (o *commit) apply(v *view, d *deductionRow, take []stock.Quantity) {
@@ -104,14 +114,12 @@ func (o *commit) apply(v *view, d *deductionRow, take []stock.Quantity) {
 		}
 		rest := l.Held - taken
 		if taken > 0 {
-			v.move(row, stock.Movement{
-				Kind: stock.Commit, DeltaOnHand: -taken, DeltaHeld: -taken, Actor: o.client, Deduction: &d.ID,
-			})
+			v.moveFor(&d.Deduction, row, stock.Movement{Kind: stock.Commit, DeltaOnHand: -taken, DeltaHeld: -taken, Actor: o.client})
 		}
 		if rest > 0 && o.KeepRest {
 			d.State = stock.Held
 		} else if rest > 0 {
-			v.move(row, stock.Movement{Kind: stock.Release, DeltaHeld: -rest, Actor: o.client, Deduction: &d.ID})
+			v.moveFor(&d.Deduction, row, stock.Movement{Kind: stock.Release, DeltaHeld: -rest, Actor: o.client})
 			rest = 0
 		}
 		l.Held, l.Committed = rest, l.Committed+taken
@@ -131,7 +139,7 @@ func (o *commit) apply(v *view, d *deductionRow, take []stock.Quantity) {
 // is the retry of the one that did it.
 func committedAsAsked(d *deductionRow, take []stock.Quantity) bool {
 	for i := range d.Lines {
-		want := d.Lines[i].Quantity
+		want := d.Lines[i].Granted()
 		if take != nil {
 			want = take[i]
 		}
@@ -146,7 +154,7 @@ func committedAsAsked(d *deductionRow, take []stock.Quantity) bool {
 func (o *commit) withinHeld(d *deductionRow, take []stock.Quantity) error {
 	var wrong []stock.Field
 	for i, named := range o.Lines {
-		if at, _ := findLine(d, named); take[at] > d.Lines[at].Held {
+		if _, at := findLine(d, named); take[at] > d.Lines[at].Held {
 			wrong = append(wrong, stock.Field{Pointer: pointer("/lines", i) + "/quantity", Detail: "asks for more of the line than it holds"})
 		}
 	}
@@ -156,18 +164,25 @@ func (o *commit) withinHeld(d *deductionRow, take []stock.Quantity) error {
 	return nil
 }
 
-// perLine maps named quantities to the lines of a deduction: by number, or by the caller's line id, which
-// must name one line. Quantities of one line are summed.
-func perLine(d *deductionRow, named []stock.LineQuantity) ([]stock.Quantity, error) {
+// perLine maps named quantities to the lines of a deduction: by number, or by the caller's line id, which names all
+// lines that one line of the request was split into. Those are filled in order, each as far as it has room; what is too
+// much is put on the last. Quantities of one line are summed.
+func perLine(d *deductionRow, named []stock.LineQuantity, room func(*stock.Line) stock.Quantity) ([]stock.Quantity, error) {
 	take := make([]stock.Quantity, len(d.Lines))
 	var wrong []stock.Field
 	for i, n := range named {
-		at, detail := findLine(d, n)
-		if detail != "" {
-			wrong = append(wrong, stock.Field{Pointer: pointer("/lines", i), Detail: detail})
+		first, last := findLine(d, n)
+		if first < 0 {
+			wrong = append(wrong, stock.Field{Pointer: pointer("/lines", i), Detail: "names a line that the deduction does not have"})
 			continue
 		}
-		take[at] += n.Quantity
+		left := n.Quantity
+		for at := first; at < last; at++ {
+			part := min(left, max(room(&d.Lines[at])-take[at], 0))
+			take[at] += part
+			left -= part
+		}
+		take[last] += left
 	}
 	if wrong != nil {
 		return nil, &stock.FieldError{Fields: wrong}
@@ -175,27 +190,23 @@ func perLine(d *deductionRow, named []stock.LineQuantity) ([]stock.Quantity, err
 	return take, nil
 }
 
-func findLine(d *deductionRow, n stock.LineQuantity) (index int, detail string) {
+// findLine is the first and the last of the lines that are named, or -1.
+func findLine(d *deductionRow, n stock.LineQuantity) (first, last int) {
 	if n.No > 0 {
 		if n.No > len(d.Lines) {
-			return 0, "names a line that the deduction does not have"
+			return -1, -1
 		}
-		return n.No - 1, ""
+		return n.No - 1, n.No - 1
 	}
-	found := -1
-	for i := range d.Lines {
-		if d.Lines[i].LineID != n.LineID {
-			continue
-		}
-		if found >= 0 {
-			return 0, "names several lines of the deduction: use line numbers"
-		}
-		found = i
+	first = slices.IndexFunc(d.Lines, func(l stock.Line) bool { return l.LineID == n.LineID })
+	if first < 0 {
+		return -1, -1
 	}
-	if found < 0 {
-		return 0, "names a line that the deduction does not have"
+	last = first
+	for last+1 < len(d.Lines) && d.Lines[last+1].LineID == n.LineID {
+		last++
 	}
-	return found, ""
+	return first, last
 }
 
 // release gives back what a deduction holds.
@@ -239,7 +250,7 @@ func giveBack(v *view, d *deductionRow, kind stock.MovementKind, actor string, g
 		if l.Held == 0 {
 			continue
 		}
-		v.move(v.items[l.Item], stock.Movement{Kind: kind, DeltaHeld: -l.Held, Actor: actor, Deduction: &d.ID})
+		v.moveFor(&d.Deduction, v.items[l.Item], stock.Movement{Kind: kind, DeltaHeld: -l.Held, Actor: actor})
 		l.Held = 0
 		v.updateLine(d, l)
 	}
@@ -272,7 +283,9 @@ type expire struct {
 	fence stock.Fence // zero: whoever needs the units releases them
 }
 
-func (o *expire) names() names { return names{deductions: o.rows, fence: o.fence} }
+func (o *expire) names() names {
+	return names{deductions: o.rows, counts: true, fence: o.fence}
+}
 
 func (o *expire) decide(v *view) result {
 	if err := v.stale(o.fence); err != nil {

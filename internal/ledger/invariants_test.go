@@ -59,6 +59,14 @@ var invariants = []struct{ name, query string }{
 		HAVING l.held <> COALESCE(sum(m.delta_held), 0)
 			OR l.committed <> COALESCE(-sum(m.delta_on_hand) FILTER (WHERE m.kind IN ('deduct', 'commit')), 0)
 			OR l.returned <> COALESCE(sum(m.delta_on_hand) FILTER (WHERE m.kind = 'return'), 0)`},
+	{"customers have what their deductions say", `
+		SELECT COALESCE(u.customer, l.customer) FROM customer_units u
+		FULL JOIN (
+			SELECT l.item_id, d.client, d.customer, sum(l.held + l.committed - l.returned) AS units
+			FROM deductions d JOIN deduction_lines l ON l.deduction_id = d.id
+			WHERE d.customer IS NOT NULL GROUP BY l.item_id, d.client, d.customer
+		) AS l ON l.item_id = u.item_id AND l.client = u.client AND l.customer = u.customer
+		WHERE COALESCE(u.units, 0) <> COALESCE(l.units, 0)`},
 	{"no movement without its line", `
 		SELECT m.item_id || ' ' || m.version FROM movements m
 		WHERE m.deduction_id IS NOT NULL AND NOT EXISTS (
@@ -226,6 +234,10 @@ func TestInvariantsAreChecked(t *testing.T) {
 		{"lines are what movements say", `UPDATE deduction_lines SET quantity = 9, committed = committed + 1 WHERE committed > 0`},
 		{"lines are what movements say", `UPDATE deduction_lines SET returned = 1 WHERE committed > 0`},
 		{"lines are what movements say", `UPDATE movements SET deduction_id = NULL WHERE kind = 'hold'`},
+		{"customers have what their deductions say", `UPDATE customer_units SET units = units + 1`},
+		{"customers have what their deductions say", `DELETE FROM customer_units`},
+		{"customers have what their deductions say", `UPDATE customer_units SET client = 'another'`},
+		{"customers have what their deductions say", `UPDATE deductions SET customer = NULL`},
 		{"no movement without its line", `UPDATE movements SET deduction_id = gen_random_uuid() WHERE kind = 'hold'`},
 		{"one key a deduction", `DELETE FROM operations WHERE key = 'taken'`},
 		{"one key a deduction", `INSERT INTO operations SELECT client, 'again', fingerprint, deduction_id, item_id, version, at, kind FROM operations WHERE key = 'taken'`},
@@ -261,7 +273,9 @@ func someHistory(t *testing.T, url string) {
 	mark(t, l, "A", 4)
 	stockUp(t, l, "A", 5)
 	stockUp(t, l, "B", 5)
-	deduct(t, l, order("taken", "A", "B"))
+	taken := order("taken", "A", "B")
+	taken.Customer = "ann"
+	deduct(t, l, taken)
 	held := order("held", "A")
 	held.Hold = stock.MaxHold
 	deduct(t, l, held)

@@ -33,6 +33,7 @@ type Config struct {
 	// Seen is told the figures of every item a batch changed or read, right after the commit and before any
 	// caller is answered. It must not block.
 	Seen       func([]stock.Levels)
+	Counted    func([]stock.CustomerUnits) // is told in the same way what customers have
 	Log        *slog.Logger
 	Registerer prometheus.Registerer // nil: metrics are kept but shown to nobody
 }
@@ -186,6 +187,37 @@ func (l *Ledger) doAll(ctx context.Context, s *sequencer, ops []operation) []res
 		results[i] = s.wait(ctx, r)
 	}
 	return results
+}
+
+// Source finds the locations of lines that may be taken from all that have the SKU, at most [stock.MaxLocations] each:
+// those that have some of it first, then by name. It is done once, before anything else is done with the request.
+func (l *Ledger) Source(ctx context.Context, all ...*stock.DeductRequest) error {
+	for _, r := range all {
+		for i := range r.Lines {
+			if s := r.Lines[i].Sourcing; s != nil && len(s.Locations) == 0 {
+				if err := l.source(ctx, r.Lines[i].Item.SKU, s); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) source(ctx context.Context, sku stock.SKU, s *stock.Sourcing) error {
+	arg := dbsqlc.ListSourcesParams{Sku: string(sku), RowLimit: stock.MaxLocations}
+	for _, location := range s.Within {
+		arg.Within = append(arg.Within, string(location))
+	}
+	found, err := l.reads.ListSources(ctx, arg)
+	if err != nil {
+		return readError(err)
+	}
+	s.Found = nil
+	for _, location := range found {
+		s.Found = append(s.Found, stock.Location(location))
+	}
+	return nil
 }
 
 // endedMeanwhile reports whether a deduction that stands in the way is a hold whose time is over, after

@@ -23,6 +23,8 @@ type names struct {
 	order      orderPart
 	deductions []*deductionRow // as they were last read
 	fence      stock.Fence     // that guards it
+	customer   stock.Customer  // whom a new deduction is for
+	counts     bool            // what the customers of the deductions have may change
 }
 
 // result is the verdict on one operation.

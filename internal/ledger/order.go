@@ -32,7 +32,7 @@ func newOnOrder(r *stock.OrderRequest, rows []*deductionRow, make func(onDeducti
 }
 
 func (o *onOrder) touches() []stock.Item { return o.items }
-func (o *onOrder) names() names          { return names{deductions: o.rows, key: o.Keyed} }
+func (o *onOrder) names() names          { return names{deductions: o.rows, key: o.Keyed, counts: true} }
 
 // decide tries all of them on a copy first, so that a refusal leaves the view as it was.
 func (o *onOrder) decide(v *view) result {

@@ -20,7 +20,10 @@ func resetParams(p *dbsqlc.WriteBatchParams) {
 		DeductionClients: p.DeductionClients[:0], DeductionOrders: p.DeductionOrders[:0], DeductionParts: p.DeductionParts[:0],
 		DeductionNumbers: p.DeductionNumbers[:0],
 		LineDeductions:   p.LineDeductions[:0], LineItems: p.LineItems[:0], LineQuantities: p.LineQuantities[:0],
+		DeductionCustomers: p.DeductionCustomers[:0], DeductionLimits: p.DeductionLimits[:0],
 		LineHeld: p.LineHeld[:0], LineCommitted: p.LineCommitted[:0], LineNos: p.LineNos[:0], LineIds: p.LineIds[:0],
+		LineMissing: p.LineMissing[:0], LineRequests: p.LineRequests[:0],
+		CountItems: p.CountItems[:0], CountUnits: p.CountUnits[:0], CountClients: p.CountClients[:0], CountCustomers: p.CountCustomers[:0],
 		MovementItems: p.MovementItems[:0], MovementVersions: p.MovementVersions[:0],
 		MovementDeltaOnHand: p.MovementDeltaOnHand[:0], MovementDeltaHeld: p.MovementDeltaHeld[:0],
 		MovementOnHand: p.MovementOnHand[:0], MovementHeld: p.MovementHeld[:0],
@@ -36,7 +39,7 @@ func resetParams(p *dbsqlc.WriteBatchParams) {
 func (v *view) single(batch []*request) (dbsqlc.WriteOneParams, bool) {
 	w := v.write
 	op, ok := batch[0].op.(*deduct)
-	if !ok || len(batch) != 1 || len(w.DeductionIds) != 1 || len(w.LineDeductions) != 1 || len(w.ChangeIds) != 0 || len(w.EventItems) != 0 {
+	if !ok || v.special || len(batch) != 1 || len(w.DeductionIds) != 1 || len(w.LineDeductions) != 1 || len(w.ChangeIds) != 0 || len(w.EventItems) != 0 {
 		return dbsqlc.WriteOneParams{}, false
 	}
 	return dbsqlc.WriteOneParams{
@@ -53,7 +56,7 @@ func (v *view) single(batch []*request) (dbsqlc.WriteOneParams, bool) {
 // appended line by line, so they have the places of the lines.
 func (v *view) rush() (dbsqlc.WriteDeductsParams, bool) {
 	w := v.write
-	if len(w.ChangeIds) != 0 || len(w.OpKeys) != len(w.DeductionIds) || len(w.MovementItems) != len(w.LineItems) || len(w.EventItems) != 0 {
+	if v.special || len(w.ChangeIds) != 0 || len(w.OpKeys) != len(w.DeductionIds) || len(w.MovementItems) != len(w.LineItems) || len(w.EventItems) != 0 {
 		return dbsqlc.WriteDeductsParams{}, false
 	}
 	return dbsqlc.WriteDeductsParams{

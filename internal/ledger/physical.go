@@ -13,7 +13,7 @@ type giveIn struct {
 	fingerprint stock.Fingerprint
 }
 
-func (o *giveIn) names() names { return names{deductions: o.rows, key: o.Keyed} }
+func (o *giveIn) names() names { return names{deductions: o.rows, key: o.Keyed, counts: true} }
 
 func (o *giveIn) decide(v *view) result {
 	if op, ok := v.operations[o.Keyed]; ok {
@@ -30,8 +30,8 @@ func (o *giveIn) decide(v *view) result {
 	for i := range d.Lines {
 		l := &d.Lines[i]
 		if back[i] > 0 {
-			v.move(v.items[l.Item], stock.Movement{
-				Kind: stock.Return, DeltaOnHand: back[i], Reason: o.Reason, Actor: o.client, Deduction: &d.ID,
+			v.moveFor(&d.Deduction, v.items[l.Item], stock.Movement{
+				Kind: stock.Return, DeltaOnHand: back[i], Reason: o.Reason, Actor: o.client,
 			})
 			l.Returned += back[i]
 			v.updateLine(d, l)
@@ -53,14 +53,17 @@ func (o *giveIn) decide(v *view) result {
 
 func (o *giveIn) quantities(d *deductionRow) ([]stock.Quantity, error) {
 	if len(o.Lines) > 0 {
-		return perLine(d, o.Lines)
+		return perLine(d, o.Lines, outside)
 	}
 	back := make([]stock.Quantity, len(d.Lines))
 	for i := range d.Lines {
-		back[i] = d.Lines[i].Committed - d.Lines[i].Returned
+		back[i] = outside(&d.Lines[i])
 	}
 	return back, nil
 }
+
+// outside is what of a line may come back.
+func outside(l *stock.Line) stock.Quantity { return l.Committed - l.Returned }
 
 // possible checks that something comes back, never more than was taken, and that the shelf can hold it.
 func (o *giveIn) possible(v *view, d *deductionRow, back []stock.Quantity) error {
@@ -81,13 +84,7 @@ func (o *giveIn) possible(v *view, d *deductionRow, back []stock.Quantity) error
 	if overfull {
 		return stock.InvalidField("/lines", "would put more on hand than an item can have")
 	}
-	var excess []stock.ExcessLine
-	for n := range o.Lines {
-		at, _ := findLine(d, o.Lines[n])
-		if left := d.Lines[at].Committed - d.Lines[at].Returned; back[at] > left {
-			excess = append(excess, stock.ExcessLine{Line: n, Requested: back[at], Possible: left})
-		}
-	}
+	excess := o.excess(d, back)
 	switch {
 	case !taken:
 		return &stock.StateError{Deduction: v.asOfNow(d)}
@@ -97,6 +94,24 @@ func (o *giveIn) possible(v *view, d *deductionRow, back []stock.Quantity) error
 		return &stock.StateError{Deduction: v.asOfNow(d)}
 	}
 	return nil
+}
+
+// excess lists the named lines of which less is outside than would come back.
+func (o *giveIn) excess(d *deductionRow, back []stock.Quantity) []stock.ExcessLine {
+	var excess []stock.ExcessLine
+	for n := range o.Lines {
+		first, last := findLine(d, o.Lines[n])
+		if back[last] <= outside(&d.Lines[last]) { // where what is too much would be
+			continue
+		}
+		e := stock.ExcessLine{Line: n}
+		for at := first; at <= last; at++ {
+			e.Requested += back[at]
+			e.Possible += outside(&d.Lines[at])
+		}
+		excess = append(excess, e)
+	}
+	return excess
 }
 
 // adjust changes what is physically there.

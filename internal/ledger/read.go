@@ -110,6 +110,7 @@ func readDeductions(ctx context.Context, q *dbsqlc.Queries, v *view, ids []uuid.
 
 func deductionOf(r *dbsqlc.ReadDeductionsRow) stock.Deduction {
 	d := stock.Deduction{
+		Customer: customerOf(r), CustomerLimit: stock.Quantity(r.CustomerLimit),
 		ID: r.ID, Number: r.Number, Client: r.Client, OrderID: r.OrderID, Part: r.Part, State: stock.State(r.State), Revision: r.Revision,
 		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
 	}
@@ -119,15 +120,22 @@ func deductionOf(r *dbsqlc.ReadDeductionsRow) stock.Deduction {
 	return d
 }
 
+func customerOf(r *dbsqlc.ReadDeductionsRow) stock.Customer {
+	if r.Customer == "" {
+		return stock.Customer{}
+	}
+	return stock.Customer{Client: r.Client, Name: r.Customer}
+}
+
 func lineOf(r *dbsqlc.ReadDeductionsRow) stock.Line {
 	return stock.Line{
-		No: int(r.LineNo), LineID: r.LineID, Item: stock.Item{SKU: stock.SKU(r.Sku), Location: stock.Location(r.Location)},
-		Quantity: stock.Quantity(r.Quantity), Held: stock.Quantity(r.Held),
+		No: int(r.LineNo), RequestLine: int(r.RequestLine), LineID: r.LineID, Item: stock.Item{SKU: stock.SKU(r.Sku), Location: stock.Location(r.Location)},
+		Quantity: stock.Quantity(r.Quantity + r.Missing), Missing: stock.Quantity(r.Missing), Held: stock.Quantity(r.Held),
 		Committed: stock.Quantity(r.Committed), Returned: stock.Quantity(r.Returned),
 	}
 }
 
-// readNames looks up keys and orders.
+// readNames looks up keys, orders and what customers have.
 func readNames(ctx context.Context, q *dbsqlc.Queries, v *view, n needs) error {
 	if defect.On(defect.IgnoreKey) {
 		return nil
@@ -146,8 +154,8 @@ func readNames(ctx context.Context, q *dbsqlc.Queries, v *view, n needs) error {
 			v.operations[stock.Keyed{Client: found[i].Client, Key: found[i].Key}] = operationOf(&found[i])
 		}
 	}
-	if len(n.orders) == 0 {
-		return nil
+	if err := readUnits(ctx, q, v, n.units); err != nil || len(n.orders) == 0 {
+		return err
 	}
 	arg := dbsqlc.FindLiveParams{
 		Clients: make([]string, len(n.orders)), Orders: make([]string, len(n.orders)), Parts: make([]string, len(n.orders)),
@@ -164,6 +172,31 @@ func readNames(ctx context.Context, q *dbsqlc.Queries, v *view, n needs) error {
 		v.live[orderPart{found[i].Client, found[i].OrderID, found[i].Part}] = found[i].ID
 	}
 	return nil
+}
+
+func readUnits(ctx context.Context, q *dbsqlc.Queries, v *view, about []possession) error {
+	if len(about) == 0 {
+		return nil
+	}
+	v.units = make(map[possession]*unitsRow, len(about))
+	arg := dbsqlc.ReadCustomerUnitsParams{
+		Skus: make([]string, len(about)), Locations: make([]string, len(about)),
+		Clients: make([]string, len(about)), Customers: make([]string, len(about)),
+	}
+	for i, p := range about {
+		v.units[p] = new(unitsRow) // unless there is one
+		arg.Skus[i], arg.Locations[i] = string(p.item.SKU), string(p.item.Location)
+		arg.Clients[i], arg.Customers[i] = p.customer.Client, p.customer.Name
+	}
+	found, err := q.ReadCustomerUnits(ctx, arg)
+	for i := range found {
+		f := &found[i]
+		p := possession{
+			stock.Customer{Client: f.Client, Name: f.Customer}, stock.Item{SKU: stock.SKU(f.Sku), Location: stock.Location(f.Location)},
+		}
+		v.units[p].units = stock.Quantity(f.Units)
+	}
+	return err
 }
 
 func operationOf(r *dbsqlc.FindOperationsRow) operationRow {

@@ -24,10 +24,12 @@ type view struct {
 	operations map[stock.Keyed]operationRow
 	live       map[orderPart]uuid.UUID
 	deductions map[uuid.UUID]*deductionRow
-	fences     map[string]stock.Token // the newest claim of each key whose time is not over; locked until the write
+	fences     map[string]stock.Token   // the newest claim of each key whose time is not over; locked until the write
+	units      map[possession]*unitsRow // of every customer and item that is named, once v.named
 
 	changed []*itemRow // items with steps, in the order they were first changed
 	write   *dbsqlc.WriteBatchParams
+	special bool // a new deduction has what only WriteBatch writes
 }
 
 // itemRow is an item's row as the batch has it so far.
@@ -88,6 +90,9 @@ func (v *view) stale(f stock.Fence) error {
 	return stock.ErrStale
 }
 
+// proves reports whether the view may refuse: it was just read, names and all.
+func (v *view) proves() bool { return v.fresh && v.named }
+
 // due reports whether a hold is known to be over. Only a fresh view has the ledger's clock; in another one
 // the guard of the write decides.
 func (v *view) due(d *deductionRow) bool {
@@ -124,6 +129,11 @@ func (v *view) copyFor(op operation) *view {
 			copied := *row
 			c.items[item] = &copied
 		}
+	}
+	c.units = make(map[possession]*unitsRow, len(v.units))
+	for p, u := range v.units {
+		copied := *u
+		c.units[p] = &copied
 	}
 	for _, d := range op.names().deductions {
 		c.deductions[d.ID] = v.deductions[d.ID].clone()
@@ -200,7 +210,7 @@ func (v *view) occupy(d *stock.Deduction) {
 }
 
 // create adds a deduction and its lines.
-func (v *view) create(d *stock.Deduction, hold time.Duration, rows []*itemRow) {
+func (v *view) create(d *stock.Deduction, hold time.Duration, portions []portion) {
 	v.occupy(d)
 	w := v.write
 	w.DeductionIds = append(w.DeductionIds, d.ID)
@@ -210,15 +220,21 @@ func (v *view) create(d *stock.Deduction, hold time.Duration, rows []*itemRow) {
 	w.DeductionOrders = append(w.DeductionOrders, d.OrderID)
 	w.DeductionParts = append(w.DeductionParts, d.Part)
 	w.DeductionNumbers = append(w.DeductionNumbers, d.Number)
+	w.DeductionCustomers = append(w.DeductionCustomers, d.Customer.Name)
+	w.DeductionLimits = append(w.DeductionLimits, int64(d.CustomerLimit))
+	v.special = v.special || d.Customer.Name != ""
 	for i := range d.Lines {
 		l := &d.Lines[i]
 		w.LineDeductions = append(w.LineDeductions, d.ID)
-		w.LineItems = append(w.LineItems, rows[i].id)
-		w.LineQuantities = append(w.LineQuantities, int64(l.Quantity))
+		w.LineItems = append(w.LineItems, portions[i].row.id)
+		w.LineQuantities = append(w.LineQuantities, int64(l.Granted()))
 		w.LineHeld = append(w.LineHeld, int64(l.Held))
 		w.LineCommitted = append(w.LineCommitted, int64(l.Committed))
 		w.LineNos = append(w.LineNos, int32(l.No))
 		w.LineIds = append(w.LineIds, l.LineID)
+		w.LineMissing = append(w.LineMissing, int64(l.Missing))
+		w.LineRequests = append(w.LineRequests, int32(l.RequestLine))
+		v.special = v.special || l.Missing > 0 || l.RequestLine != l.No
 	}
 }
 
@@ -253,6 +269,14 @@ func (v *view) seal() bool {
 		w.ItemOnHand = append(w.ItemOnHand, int64(row.levels.OnHand))
 		w.ItemHeld = append(w.ItemHeld, int64(row.levels.Held))
 		w.ItemSteps = append(w.ItemSteps, row.levels.Version-row.seen)
+	}
+	for p, u := range v.units {
+		if u.changed {
+			w.CountItems = append(w.CountItems, v.items[p.item].id)
+			w.CountUnits = append(w.CountUnits, int64(u.units))
+			w.CountClients = append(w.CountClients, p.customer.Client)
+			w.CountCustomers = append(w.CountCustomers, p.customer.Name)
+		}
 	}
 	return len(w.ItemIds) > 0 || len(w.ChangeIds) > 0 || len(w.OpKeys) > 0
 }

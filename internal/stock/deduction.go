@@ -47,22 +47,44 @@ type Deduction struct {
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	ExpiresAt time.Time // zero unless it was made as a hold
-	Lines     []Line
+	Customer  Customer  // zero: nobody was named
+	// CustomerLimit is what the customer may have of each item, 0: as much as there is. It is kept for a hold that is
+	// taken anew.
+	CustomerLimit Quantity
+	Lines         []Line
 }
 
-// Line is one line of a deduction. Quantity = Held + Committed + what was released or expired.
-type Line struct {
-	No        int    // 1 for the first line
-	LineID    string // the caller's own name for the line, may be empty
-	Item      Item
-	Quantity  Quantity // asked for and granted
-	Held      Quantity // still promised
-	Committed Quantity // taken
-	Returned  Quantity // of Committed, what came back
+// Customer is whom a client sells to, by the client's own name for him.
+type Customer struct{ Client, Name string }
+
+// CustomerUnits is what a customer has of an item as of a version of it: held or committed, and not returned.
+type CustomerUnits struct {
+	Customer
+	Item
+	Units   Quantity
+	Version int64
+	Epoch   uint32
 }
+
+// Line is one line of a deduction: what is taken from one item. A line of the request that is split over locations
+// is several of them, one after the other. Quantity = Held + Committed + Missing + what was released or expired.
+type Line struct {
+	No          int    // 1 for the first line
+	RequestLine int    // number of the request's line that it serves
+	LineID      string // the caller's own name for the request's line, may be empty
+	Item        Item
+	Quantity    Quantity // asked for
+	Missing     Quantity // of Quantity, what was not there
+	Held        Quantity // still promised
+	Committed   Quantity // taken
+	Returned    Quantity // of Committed, what came back
+}
+
+// Granted is what was there of what was asked for.
+func (l Line) Granted() Quantity { return l.Quantity - l.Missing }
 
 // Released is what was promised once and given back, by a release, a partial commit or expiry.
-func (l Line) Released() Quantity { return l.Quantity - l.Held - l.Committed }
+func (l Line) Released() Quantity { return l.Granted() - l.Held - l.Committed }
 
 // Outcome is the answer to a request that changed a deduction, or would have if it had not been done before.
 type Outcome struct {

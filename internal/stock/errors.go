@@ -16,6 +16,7 @@ var (
 	ErrKeyVoided            = errors.New("the idempotency key was voided")
 	ErrHoldExpired          = errors.New("the hold has expired")
 	ErrWrongState           = errors.New("the deduction's state does not allow this")
+	ErrCustomerLimit        = errors.New("the customer may not have so many")
 	ErrReturnExceeds        = errors.New("more would come back than was taken")
 	ErrNotFound             = errors.New("not found")
 	ErrInvalidField         = errors.New("invalid field")
@@ -57,8 +58,8 @@ func (e *ShortError) Unwrap() error { return ErrInsufficientStock }
 
 // UnknownLine is a line whose item does not exist.
 type UnknownLine struct {
-	Line int // index in the request, 0 for the first
-	Item Item
+	Line int  // index in the request, 0 for the first
+	Item Item // without location: at none of those that the line may be taken from
 }
 
 // UnknownItemError is [ErrUnknownItem] with every such line.
@@ -68,6 +69,23 @@ func (e *UnknownItemError) Error() string {
 	return fmt.Sprintf("%v: %d lines", ErrUnknownItem, len(e.Lines))
 }
 func (e *UnknownItemError) Unwrap() error { return ErrUnknownItem }
+
+// LimitLine is a line of whose item the customer would have more than the limit.
+type LimitLine struct {
+	Line      int // index in the request, 0 for the first
+	Item      Item
+	Requested Quantity // by all lines of the request for this item together
+	Has       Quantity
+	Limit     Quantity
+}
+
+// LimitError is [ErrCustomerLimit] with every such line.
+type LimitError struct{ Lines []LimitLine }
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("%v: %d lines", ErrCustomerLimit, len(e.Lines))
+}
+func (e *LimitError) Unwrap() error { return ErrCustomerLimit }
 
 // OrderError is [ErrOrderAlreadyDeducted] with the deduction that is live.
 type OrderError struct{ ID DeductionID }

@@ -14,6 +14,8 @@ const (
 	MaxBatchLines = 10_000
 	// MaxOrderLines bounds the lines of the deductions that are changed as one.
 	MaxOrderLines = 2 * MaxLines
+	// MaxLocations bounds the locations one line may be taken from; all lines of a request have MaxLines in all.
+	MaxLocations = 16
 	// MaxHold bounds how far ahead a hold may expire at each step.
 	MaxHold = 24 * time.Hour
 	// MaxHoldLife bounds a hold's whole life, extensions included.

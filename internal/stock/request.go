@@ -19,6 +19,20 @@ type DeductRequest struct {
 	Part    string
 	Lines   []WantedLine
 	Hold    time.Duration // 0: take at once
+	// AllowPartial takes of each line what there is, if there is anything at all.
+	AllowPartial bool
+	// Customer is whom it is for, in the client's own words; empty: nobody is named. With a CustomerLimit it is refused
+	// if he would have more of an item than that.
+	Customer      string
+	CustomerLimit Quantity // 0: none
+}
+
+// For is the customer it is for; zero if nobody is named.
+func (r *DeductRequest) For() Customer {
+	if r.Customer == "" {
+		return Customer{}
+	}
+	return Customer{r.Client, r.Customer}
 }
 
 // WantedLine is one line of a [DeductRequest].
@@ -26,6 +40,35 @@ type WantedLine struct {
 	Item     Item
 	Quantity Quantity
 	LineID   string
+	Sourcing *Sourcing // nil: from Item; else Item has no location
+}
+
+// Sourcing says which locations a line may be taken from: the first that has it all, or with Split several.
+type Sourcing struct {
+	Locations []Location // in order of preference; empty: all that have the SKU
+	Split     bool
+	// Within bounds "all" to what the caller may use; nil: no bound. It is not the client's input.
+	Within []Location
+	// Found is what "all" came to. The ledger fills it in.
+	Found []Location
+}
+
+// Places is how many locations it names, or as many as were found.
+func (s *Sourcing) Places() int { return max(len(s.Locations), len(s.Found)) }
+
+// AppendItems appends the items that the line may be taken from, in order of preference.
+func (l *WantedLine) AppendItems(items []Item) []Item {
+	if l.Sourcing == nil {
+		return append(items, l.Item)
+	}
+	locations := l.Sourcing.Locations
+	if len(locations) == 0 {
+		locations = l.Sourcing.Found
+	}
+	for _, location := range locations {
+		items = append(items, Item{l.Item.SKU, location})
+	}
+	return items
 }
 
 // CommitRequest takes what a deduction holds: everything when Lines is empty, else the named quantities.
@@ -129,9 +172,20 @@ func (r *DeductRequest) Fingerprint() Fingerprint {
 		h.text(string(l.Item.Location))
 		h.number(int64(l.Quantity))
 		h.text(l.LineID)
+		h.sourcing(l.Sourcing)
+	}
+	if r.AllowPartial || r.Customer != "" {
+		h.text(furtherInput)
+		h.flag(r.AllowPartial)
+		h.text(r.Customer)
+		h.number(int64(r.CustomerLimit))
 	}
 	return h.sum()
 }
+
+// furtherInput precedes what a request may have beyond what every one has: no name contains it. Without such input the
+// fingerprint is what it was before there was any, because keys are never forgotten.
+const furtherInput = "\x00"
 
 // Fingerprint of the request's input: the key itself is not part of it.
 func (r *CommitRequest) Fingerprint() Fingerprint {
@@ -208,6 +262,18 @@ func (h *hasher) optional(q *Quantity) {
 	h.flag(q != nil)
 	if q != nil {
 		h.number(int64(*q))
+	}
+}
+
+func (h *hasher) sourcing(s *Sourcing) {
+	if s == nil {
+		return
+	}
+	h.text(furtherInput)
+	h.flag(s.Split)
+	h.number(int64(len(s.Locations)))
+	for _, location := range s.Locations {
+		h.text(string(location))
 	}
 }
 

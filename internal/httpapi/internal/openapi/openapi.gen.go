@@ -249,6 +249,21 @@ func (e MovementKind) Valid() bool {
 	}
 }
 
+// Defines values for NewLineSourcing.
+const (
+	Any NewLineSourcing = "any"
+)
+
+// Valid indicates whether the value is a known member of the NewLineSourcing enum.
+func (e NewLineSourcing) Valid() bool {
+	switch e {
+	case Any:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for OperationKind.
 const (
 	OperationKindAdjust      OperationKind = "adjust"
@@ -479,6 +494,12 @@ type Commit struct {
 type Deduction struct {
 	CreatedAt time.Time `json:"created_at"`
 
+	// Customer Whom it is for.
+	Customer *string `json:"customer,omitempty"`
+
+	// CustomerLimit What the customer may have of each item.
+	CustomerLimit *int64 `json:"customer_limit,omitempty"`
+
 	// ExpiresAt When the hold ends, or ended. Only of deductions that were made as a hold.
 	ExpiresAt *time.Time         `json:"expires_at,omitempty"`
 	Id        openapi_types.UUID `json:"id"`
@@ -512,28 +533,39 @@ type DeductionBatchResult struct {
 	Results []BatchResult `json:"results"`
 }
 
-// DeductionLine `quantity = held + committed + released`.
+// DeductionLine What is taken from one item. `quantity = granted + missing`, `granted = held + committed + released`. A line of the request that is
+// split over locations is several of these, one after the other, with one `line_id`: whoever commits or returns by `line_id` names all
+// of them, and they are filled in order; by `line` one of them.
 type DeductionLine struct {
 	// Committed Taken.
 	Committed int64 `json:"committed"`
 
+	// Granted What was there of it.
+	Granted int64 `json:"granted"`
+
 	// Held Still promised.
 	Held int64 `json:"held"`
 
-	// Line Its number, from 1.
+	// Line Its number in the deduction, from 1.
 	Line int32 `json:"line"`
 
-	// LineId The caller's own name for the line.
+	// LineId The caller's own name for the request's line.
 	LineId *string `json:"line_id,omitempty"`
 
 	// Location A place that has stock, under the rules of a name.
 	Location Location `json:"location"`
 
-	// Quantity Asked for and granted.
+	// Missing What was not there. Only with `allow_partial`.
+	Missing int64 `json:"missing"`
+
+	// Quantity Asked for; of a line that is split, this part of it.
 	Quantity int64 `json:"quantity"`
 
 	// Released Promised once and given back, by a release, a partial commit or expiry.
 	Released int64 `json:"released"`
+
+	// RequestLine The number of the request's line that it serves, where that is another one because lines were split.
+	RequestLine *int32 `json:"request_line,omitempty"`
 
 	// Returned Of what was committed, what came back.
 	Returned int64 `json:"returned"`
@@ -941,6 +973,25 @@ type Levels struct {
 	Version int64 `json:"version"`
 }
 
+// LimitedLine defines model for LimitedLine.
+type LimitedLine struct {
+	// Has What the customer has of the item, or is about to get by requests under way.
+	Has   int64 `json:"has"`
+	Limit int64 `json:"limit"`
+
+	// Location A place that has stock, under the rules of a name.
+	Location Location `json:"location"`
+
+	// Pointer JSON pointer into the request body.
+	Pointer string `json:"pointer"`
+
+	// Requested By all lines of the request for this item together.
+	Requested int64 `json:"requested"`
+
+	// Sku What is sold, under the rules of a name. `01234` and `1234`, `M` and `m` are four SKUs.
+	Sku Sku `json:"sku"`
+}
+
 // LineQuantity A quantity of one line, which is named by `line` or by `line_id`, not both.
 type LineQuantity struct {
 	// Line The line's number, from 1.
@@ -1003,6 +1054,18 @@ type Name = string
 
 // NewDeduction defines model for NewDeduction.
 type NewDeduction struct {
+	// AllowPartial Take of each line what there is; the answer says per line what was granted and what is missing. Lines of one item are served in
+	// order. When there is nothing at all, it is 409 `insufficient-stock`.
+	AllowPartial *bool `json:"allow_partial,omitempty"`
+
+	// Customer Whom it is for, under the rules of a name. What a customer has of an item (held or committed, and not returned, over all
+	// deductions of this client that name him) is counted.
+	Customer *string `json:"customer,omitempty"`
+
+	// CustomerLimit Refuse (409 `customer-limit-reached`) if the customer would have more than this of an item. It goes by what is asked for, also
+	// with `allow_partial`. Needs `customer`; cannot go with `sourcing`.
+	CustomerLimit *int64 `json:"customer_limit,omitempty"`
+
 	// DryRun Only tell what would happen: the same verdict, by status 200 or by the problem, and nothing is written, held, or noted under the key.
 	DryRun *DryRun `json:"dry_run,omitempty"`
 
@@ -1019,18 +1082,34 @@ type NewDeduction struct {
 
 // NewLine defines model for NewLine.
 type NewLine struct {
-	// LineId The caller's own name for the line, unique in the deduction.
+	// LineId The caller's own name for the line, unique in the request.
 	LineId *string `json:"line_id,omitempty"`
 
 	// Location The location; `default` when left out.
 	Location *string `json:"location,omitempty"`
+
+	// Locations With `sourcing`, where to look, in order of preference. Locations that do not have the SKU are passed over. All lines together may
+	// come from 1,000 locations; a line that lists none counts as 16.
+	Locations *[]Location `json:"locations,omitempty"`
 
 	// Quantity Whole units.
 	Quantity LineQuantityValue `json:"quantity"`
 
 	// Sku What is sold, under the rules of a name. `01234` and `1234`, `M` and `m` are four SKUs.
 	Sku Sku `json:"sku"`
+
+	// Sourcing `any`: choose the location. The line is taken from the first that has all of it. Without `locations` they are the
+	// locations of the SKU that the token may use: those that have some of it first, then by name, at most 16.
+	Sourcing *NewLineSourcing `json:"sourcing,omitempty"`
+
+	// Split With `sourcing`: when no location has all of it, take it from several, in their order. Each part becomes a line of
+	// the deduction.
+	Split *bool `json:"split,omitempty"`
 }
+
+// NewLineSourcing `any`: choose the location. The line is taken from the first that has all of it. Without `locations` they are the
+// locations of the SKU that the token may use: those that have some of it first, then by name, at most 16.
+type NewLineSourcing string
 
 // OpenHolds What open holds have of an item.
 type OpenHolds struct {
@@ -1107,6 +1186,9 @@ type Problem struct {
 
 	// Item The item as it is (`precondition-failed`, `precondition-required`).
 	Item *Levels `json:"item,omitempty"`
+
+	// Limited Every line with which the customer would have too much (`customer-limit-reached`).
+	Limited *[]LimitedLine `json:"limited,omitempty"`
 
 	// Outcome `none`: nothing happened. `unknown`: the request may have had its effect, or may yet have it.
 	Outcome ProblemOutcome `json:"outcome"`
@@ -1204,8 +1286,8 @@ type Totals struct {
 
 // UnknownLine defines model for UnknownLine.
 type UnknownLine struct {
-	// Location A place that has stock, under the rules of a name.
-	Location Location `json:"location"`
+	// Location Left out for a line that may be taken from several locations, of which none has the SKU.
+	Location *string `json:"location,omitempty"`
 
 	// Pointer JSON pointer into the request body.
 	Pointer string `json:"pointer"`

@@ -79,33 +79,44 @@ WITH item_change AS (
     ) AS o(client, key, fingerprint, deduction_id, item_id, version, kind)
     WHERE (SELECT as_seen FROM verdict)
 ), new_deduction AS (
-    INSERT INTO deductions (id, created_at, updated_at, expires_at, state, client, order_id, part, number)
+    INSERT INTO deductions (id, created_at, updated_at, expires_at, state, client, order_id, part, number, customer, customer_limit)
     SELECT d.id, now(), now(),
         now() + d.hold,
         d.state,
-        d.client, d.order_id, d.part, d.number
+        d.client, d.order_id, d.part, d.number, NULLIF(d.customer, ''), NULLIF(d.customer_limit, 0)
     FROM ROWS FROM (
         unnest($23::uuid[]), unnest($24::interval[]), unnest($25::text[]), unnest($26::text[]),
-        unnest($27::text[]), unnest($28::text[]), unnest($29::bigint[])
-    ) AS d(id, hold, state, client, order_id, part, number)
+        unnest($27::text[]), unnest($28::text[]), unnest($29::bigint[]),
+        unnest($30::text[]), unnest($31::bigint[])
+    ) AS d(id, hold, state, client, order_id, part, number, customer, customer_limit)
     WHERE (SELECT as_seen FROM verdict)
 ), new_line AS (
-    INSERT INTO deduction_lines (deduction_id, item_id, quantity, held, committed, line_no, line_id)
-    SELECT l.deduction_id, l.item_id, l.quantity, l.held, l.committed, l.line_no, l.line_id
+    INSERT INTO deduction_lines (deduction_id, item_id, quantity, held, committed, line_no, line_id, missing, request_line)
+    SELECT l.deduction_id, l.item_id, l.quantity, l.held, l.committed, l.line_no, l.line_id, NULLIF(l.missing, 0),
+        NULLIF(l.request_line, l.line_no)
     FROM ROWS FROM (
-        unnest($30::uuid[]), unnest($31::bigint[]), unnest($32::bigint[]), unnest($33::bigint[]),
-        unnest($34::bigint[]), unnest($35::integer[]), unnest($36::text[])
-    ) AS l(deduction_id, item_id, quantity, held, committed, line_no, line_id)
+        unnest($32::uuid[]), unnest($33::bigint[]), unnest($34::bigint[]), unnest($35::bigint[]),
+        unnest($36::bigint[]), unnest($37::integer[]), unnest($38::text[]),
+        unnest($39::bigint[]), unnest($40::integer[])
+    ) AS l(deduction_id, item_id, quantity, held, committed, line_no, line_id, missing, request_line)
     WHERE (SELECT as_seen FROM verdict)
+), counted AS (
+    INSERT INTO customer_units AS u (item_id, units, client, customer)
+    SELECT c.item_id, c.units, c.client, c.customer
+    FROM ROWS FROM (
+        unnest($41::bigint[]), unnest($42::bigint[]), unnest($43::text[]), unnest($44::text[])
+    ) AS c(item_id, units, client, customer)
+    WHERE (SELECT as_seen FROM verdict)
+    ON CONFLICT (item_id, client, customer) DO UPDATE SET units = EXCLUDED.units
 ), new_movement AS (
     INSERT INTO movements (item_id, version, delta_on_hand, delta_held, on_hand, held, at, deduction_id, kind, actor, reason, reference)
     SELECT m.item_id, m.version, m.delta_on_hand, m.delta_held, m.on_hand, m.held, now(),
         NULLIF(m.deduction_id, '00000000-0000-0000-0000-000000000000'), m.kind, m.actor, m.reason, m.reference
     FROM ROWS FROM (
-        unnest($37::bigint[]), unnest($38::bigint[]), unnest($39::bigint[]),
-        unnest($40::bigint[]), unnest($41::bigint[]), unnest($42::bigint[]),
-        unnest($43::uuid[]), unnest($44::text[]), unnest($45::text[]),
-        unnest($46::text[]), unnest($47::text[])
+        unnest($45::bigint[]), unnest($46::bigint[]), unnest($47::bigint[]),
+        unnest($48::bigint[]), unnest($49::bigint[]), unnest($50::bigint[]),
+        unnest($51::uuid[]), unnest($52::text[]), unnest($53::text[]),
+        unnest($54::text[]), unnest($55::text[])
     ) AS m(item_id, version, delta_on_hand, delta_held, on_hand, held, deduction_id, kind, actor, reason, reference)
     WHERE (SELECT as_seen FROM verdict)
 ), new_event AS (
@@ -152,6 +163,8 @@ type WriteBatchParams struct {
 	DeductionOrders     []string
 	DeductionParts      []string
 	DeductionNumbers    []int64
+	DeductionCustomers  []string
+	DeductionLimits     []int64
 	LineDeductions      []uuid.UUID
 	LineItems           []int64
 	LineQuantities      []int64
@@ -159,6 +172,12 @@ type WriteBatchParams struct {
 	LineCommitted       []int64
 	LineNos             []int32
 	LineIds             []string
+	LineMissing         []int64
+	LineRequests        []int32
+	CountItems          []int64
+	CountUnits          []int64
+	CountClients        []string
+	CountCustomers      []string
 	MovementItems       []int64
 	MovementVersions    []int64
 	MovementDeltaOnHand []int64
@@ -219,6 +238,8 @@ func (q *Queries) WriteBatch(ctx context.Context, arg WriteBatchParams) (WriteBa
 		arg.DeductionOrders,
 		arg.DeductionParts,
 		arg.DeductionNumbers,
+		arg.DeductionCustomers,
+		arg.DeductionLimits,
 		arg.LineDeductions,
 		arg.LineItems,
 		arg.LineQuantities,
@@ -226,6 +247,12 @@ func (q *Queries) WriteBatch(ctx context.Context, arg WriteBatchParams) (WriteBa
 		arg.LineCommitted,
 		arg.LineNos,
 		arg.LineIds,
+		arg.LineMissing,
+		arg.LineRequests,
+		arg.CountItems,
+		arg.CountUnits,
+		arg.CountClients,
+		arg.CountCustomers,
 		arg.MovementItems,
 		arg.MovementVersions,
 		arg.MovementDeltaOnHand,

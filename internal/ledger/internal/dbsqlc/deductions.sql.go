@@ -289,11 +289,69 @@ func (q *Queries) LockDeductions(ctx context.Context, ids []uuid.UUID) (int64, e
 	return result.RowsAffected(), nil
 }
 
+const readCustomerUnits = `-- name: ReadCustomerUnits :many
+SELECT u.client, u.customer, u.units, i.sku, i.location
+FROM ROWS FROM (
+    unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[])
+) AS n(sku, location, client, customer)
+JOIN items i ON i.sku = n.sku AND i.location = n.location
+JOIN customer_units u ON u.item_id = i.id AND u.client = n.client AND u.customer = n.customer
+`
+
+type ReadCustomerUnitsParams struct {
+	Skus      []string
+	Locations []string
+	Clients   []string
+	Customers []string
+}
+
+type ReadCustomerUnitsRow struct {
+	Client   string
+	Customer string
+	Units    int64
+	Sku      string
+	Location string
+}
+
+// What customers have of the named items; where they never had anything a row is missing.
+func (q *Queries) ReadCustomerUnits(ctx context.Context, arg ReadCustomerUnitsParams) ([]ReadCustomerUnitsRow, error) {
+	rows, err := q.db.Query(ctx, readCustomerUnits,
+		arg.Skus,
+		arg.Locations,
+		arg.Clients,
+		arg.Customers,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadCustomerUnitsRow
+	for rows.Next() {
+		var i ReadCustomerUnitsRow
+		if err := rows.Scan(
+			&i.Client,
+			&i.Customer,
+			&i.Units,
+			&i.Sku,
+			&i.Location,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const readDeductions = `-- name: ReadDeductions :many
 SELECT d.id, d.client, d.order_id, d.part, d.state, d.revision, d.created_at, d.updated_at, d.expires_at,
     COALESCE(d.number, 0)::bigint AS number,
-    statement_timestamp()::timestamptz AS read_at,
-    l.line_no, l.line_id, l.quantity, l.held, l.committed, l.returned, i.sku, i.location
+    statement_timestamp()::timestamptz AS read_at, COALESCE(d.customer, '')::text AS customer,
+    COALESCE(d.customer_limit, 0)::bigint AS customer_limit,
+    l.line_no, l.line_id, l.quantity, l.held, l.committed, l.returned, COALESCE(l.missing, 0)::bigint AS missing,
+    COALESCE(l.request_line, l.line_no)::integer AS request_line, i.sku, i.location
 FROM deductions d
 JOIN deduction_lines l ON l.deduction_id = d.id
 JOIN items i ON i.id = l.item_id
@@ -302,25 +360,29 @@ ORDER BY d.id, l.line_no
 `
 
 type ReadDeductionsRow struct {
-	ID        uuid.UUID
-	Client    string
-	OrderID   string
-	Part      string
-	State     string
-	Revision  int32
-	CreatedAt time.Time
-	UpdatedAt time.Time
-	ExpiresAt *time.Time
-	Number    int64
-	ReadAt    time.Time
-	LineNo    int32
-	LineID    string
-	Quantity  int64
-	Held      int64
-	Committed int64
-	Returned  int64
-	Sku       string
-	Location  string
+	ID            uuid.UUID
+	Client        string
+	OrderID       string
+	Part          string
+	State         string
+	Revision      int32
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+	ExpiresAt     *time.Time
+	Number        int64
+	ReadAt        time.Time
+	Customer      string
+	CustomerLimit int64
+	LineNo        int32
+	LineID        string
+	Quantity      int64
+	Held          int64
+	Committed     int64
+	Returned      int64
+	Missing       int64
+	RequestLine   int32
+	Sku           string
+	Location      string
 }
 
 // Reads deductions by id, a row a line, with the ledger's clock: a hold is over when its expiry is not after
@@ -346,12 +408,16 @@ func (q *Queries) ReadDeductions(ctx context.Context, ids []uuid.UUID) ([]ReadDe
 			&i.ExpiresAt,
 			&i.Number,
 			&i.ReadAt,
+			&i.Customer,
+			&i.CustomerLimit,
 			&i.LineNo,
 			&i.LineID,
 			&i.Quantity,
 			&i.Held,
 			&i.Committed,
 			&i.Returned,
+			&i.Missing,
+			&i.RequestLine,
 			&i.Sku,
 			&i.Location,
 		); err != nil {

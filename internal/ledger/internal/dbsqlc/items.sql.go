@@ -498,6 +498,41 @@ func (q *Queries) ListMovements(ctx context.Context, arg ListMovementsParams) ([
 	return items, nil
 }
 
+const listSources = `-- name: ListSources :many
+SELECT location
+FROM items
+WHERE sku = $1 AND ($2::text[] IS NULL OR location = ANY($2::text[]))
+ORDER BY on_hand - held - safety_stock <= 0, location
+LIMIT $3
+`
+
+type ListSourcesParams struct {
+	Sku      string
+	Within   []string
+	RowLimit int32
+}
+
+// Where a SKU may be taken from: locations that have some of it first, then by name.
+func (q *Queries) ListSources(ctx context.Context, arg ListSourcesParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, listSources, arg.Sku, arg.Within, arg.RowLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var location string
+		if err := rows.Scan(&location); err != nil {
+			return nil, err
+		}
+		items = append(items, location)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockItems = `-- name: LockItems :many
 SELECT i.id, i.sku, i.location, i.on_hand, i.held, i.safety_stock, i.low_stock_at, i.version
 FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS n(sku, location)
