@@ -623,6 +623,30 @@ type newAdjustment struct {
 	dryRun bool
 }
 
+func (b *body) openStocktake(r *stock.OpenStocktakeRequest) {
+	b.object(func(name []byte) bool {
+		switch string(name) {
+		case "lease_seconds":
+			r.Lease = b.seconds(stock.MaxStocktake)
+		case "reference":
+			r.Reference = b.text(stock.MaxNameBytes)
+		default:
+			return false
+		}
+		return true
+	}, "lease_seconds")
+}
+
+func (b *body) completeStocktake(r *stock.CompleteStocktakeRequest) {
+	b.object(func(name []byte) bool {
+		if string(name) != "counted" {
+			return false
+		}
+		r.Counted = b.quantity(0, stock.MaxOnHand)
+		return true
+	}, "counted")
+}
+
 func (b *body) adjust(r *newAdjustment) {
 	delta := false
 	b.object(func(name []byte) bool {

@@ -113,7 +113,7 @@ func TestContractHasNoDeadComponents(t *testing.T) {
 }
 
 // notInContract are rows of the error table that no operation of the contract can be answered with.
-var notInContract = []string{"method-not-allowed", "client-gone"}
+var notInContract = []string{"stale-token", "method-not-allowed", "client-gone"}
 
 // The names of problems that the contract's responses list are those of the error table.
 func TestProblemsOfTheContractAreThoseOfTheTable(t *testing.T) {
@@ -143,6 +143,7 @@ func TestProblemsOfTheContractAreThoseOfTheTable(t *testing.T) {
 // neverAnswered are rows of the error table that no request can get at, and why.
 var neverAnswered = map[string]string{
 	"client-gone": "nobody is left to read it",
+	"stale-token": "only jobs write under a token; a stocktake that is stale is over",
 }
 
 // Every problem is what some test of this package gets from a real server, and names.

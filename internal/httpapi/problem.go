@@ -229,6 +229,8 @@ func appendEvidence(b []byte, at place, err error) []byte {
 		return appendDeduction(append(b, `,"deduction":`...), &e.Deduction, nil)
 	case *stock.ExpiredError:
 		return appendDeduction(append(b, `,"deduction":`...), &e.Deduction, nil)
+	case *stock.StocktakeError:
+		return appendStocktake(append(b, `,"stocktake":`...), &e.Stocktake)
 	case *stock.PreconditionError:
 		b = appendLevels(append(b, `,"item":`...), &e.Levels)
 		return appendText(b, `,"etag":`, etagOf(e.Levels.Version))

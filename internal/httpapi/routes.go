@@ -66,6 +66,10 @@ func routes(w *openapi.ServerInterfaceWrapper) []route {
 		{method: get, pattern: item, scope: ScopeStockRead, serve: w.GetItem, query: at},
 		{method: put, pattern: item, scope: ScopeStockWrite, serve: w.PutItem, query: at},
 		{method: post, pattern: item + "/adjustments", scope: ScopeStockWrite, serve: w.AdjustItem, query: at},
+		{method: post, pattern: item + "/stocktakes", scope: ScopeStockWrite, serve: w.OpenStocktake, query: at},
+		{method: get, pattern: item + "/stocktakes/{id}", scope: ScopeStockWrite, serve: w.GetStocktake, query: at},
+		{method: post, pattern: item + "/stocktakes/{id}/complete", scope: ScopeStockWrite, serve: w.CompleteStocktake, query: at},
+		{method: get, pattern: "/v1/settlements/{date}", scope: ScopeStockRead, serve: w.ListSettlements, query: page("location", "format")},
 		{method: get, pattern: item + "/movements", scope: ScopeStockRead, serve: w.ListMovements, query: []string{"location", "after_version", "limit"}},
 	}
 }

@@ -372,6 +372,45 @@ func (e Rule) Valid() bool {
 	}
 }
 
+// Defines values for StocktakeState.
+const (
+	Completed StocktakeState = "completed"
+	Open      StocktakeState = "open"
+	Over      StocktakeState = "over"
+)
+
+// Valid indicates whether the value is a known member of the StocktakeState enum.
+func (e StocktakeState) Valid() bool {
+	switch e {
+	case Completed:
+		return true
+	case Open:
+		return true
+	case Over:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListSettlementsParamsFormat.
+const (
+	Csv  ListSettlementsParamsFormat = "csv"
+	Json ListSettlementsParamsFormat = "json"
+)
+
+// Valid indicates whether the value is a known member of the ListSettlementsParamsFormat enum.
+func (e ListSettlementsParamsFormat) Valid() bool {
+	switch e {
+	case Csv:
+		return true
+	case Json:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ImportStockParamsResults.
 const (
 	ImportStockParamsResultsAll     ImportStockParamsResults = "all"
@@ -1111,6 +1150,15 @@ type NewLine struct {
 // locations of the SKU that the token may use: those that have some of it first, then by name, at most 16.
 type NewLineSourcing string
 
+// NewStocktake defines model for NewStocktake.
+type NewStocktake struct {
+	// LeaseSeconds How long the count may take; up to seven days.
+	LeaseSeconds int64 `json:"lease_seconds"`
+
+	// Reference The caller's own document. At most 128 bytes.
+	Reference *string `json:"reference,omitempty"`
+}
+
 // OpenHolds What open holds have of an item.
 type OpenHolds struct {
 	Count int64 `json:"count"`
@@ -1201,6 +1249,9 @@ type Problem struct {
 	Short  *[]ShortLine `json:"short,omitempty"`
 	Status int32        `json:"status"`
 
+	// Stocktake The count in question (`stocktake-open`, `stocktake-over`).
+	Stocktake *Stocktake `json:"stocktake,omitempty"`
+
 	// Title The type in a few words; the same for every problem of the type.
 	Title string `json:"title"`
 	Type  string `json:"type"`
@@ -1254,6 +1305,36 @@ type RuleVerdict struct {
 	Rule Rule `json:"rule"`
 }
 
+// Settlement defines model for Settlement.
+type Settlement struct {
+	// Adjusted By adjustments and counts; may be negative.
+	Adjusted int64 `json:"adjusted"`
+	Closing  int64 `json:"closing"`
+
+	// Deducted What left, as a positive figure.
+	Deducted int64 `json:"deducted"`
+
+	// Location A place that has stock, under the rules of a name.
+	Location Location `json:"location"`
+	Opening  int64    `json:"opening"`
+	Received int64    `json:"received"`
+	Returned int64    `json:"returned"`
+
+	// Sku What is sold, under the rules of a name. `01234` and `1234`, `M` and `m` are four SKUs.
+	Sku Sku `json:"sku"`
+
+	// Version The item's last movement of the day.
+	Version int64 `json:"version"`
+}
+
+// SettlementList defines model for SettlementList.
+type SettlementList struct {
+	Date        openapi_types.Date `json:"date"`
+	NextCursor  *string            `json:"next_cursor,omitempty"`
+	SettledAt   time.Time          `json:"settled_at"`
+	Settlements []Settlement       `json:"settlements"`
+}
+
 // ShortLine defines model for ShortLine.
 type ShortLine struct {
 	// Available As of `version`.
@@ -1275,6 +1356,56 @@ type ShortLine struct {
 
 // Sku What is sold, under the rules of a name. `01234` and `1234`, `M` and `m` are four SKUs.
 type Sku = string
+
+// Stocktake defines model for Stocktake.
+type Stocktake struct {
+	Counted   *int64             `json:"counted,omitempty"`
+	ExpiresAt time.Time          `json:"expires_at"`
+	Id        openapi_types.UUID `json:"id"`
+
+	// Location A place that has stock, under the rules of a name.
+	Location Location `json:"location"`
+
+	// Moved What moved between opening and completion.
+	Moved *struct {
+		Adjusted int64 `json:"adjusted"`
+		Deducted int64 `json:"deducted"`
+
+		// Movements How many, holds included.
+		Movements int64 `json:"movements"`
+		Received  int64 `json:"received"`
+		Returned  int64 `json:"returned"`
+	} `json:"moved,omitempty"`
+
+	// Movement What the count wrote.
+	Movement *Movement `json:"movement,omitempty"`
+
+	// OnHand When the count was opened.
+	OnHand    int64     `json:"on_hand"`
+	OpenedAt  time.Time `json:"opened_at"`
+	Reference string    `json:"reference"`
+
+	// Sku What is sold, under the rules of a name. `01234` and `1234`, `M` and `m` are four SKUs.
+	Sku Sku `json:"sku"`
+
+	// State `over`: it can write nothing any more.
+	State StocktakeState `json:"state"`
+
+	// Token The fencing token of the count. Of two counts of an item the later has the greater one.
+	Token int64 `json:"token"`
+
+	// Version Of the item when the count was opened.
+	Version int64 `json:"version"`
+}
+
+// StocktakeState `over`: it can write nothing any more.
+type StocktakeState string
+
+// StocktakeCount defines model for StocktakeCount.
+type StocktakeCount struct {
+	// Counted What is physically there, of what was there when the count was opened.
+	Counted int64 `json:"counted"`
+}
 
 // Totals Sums over all locations.
 type Totals struct {
@@ -1319,6 +1450,9 @@ type Limit = int32
 
 // OrderId A short name the caller chooses. UTF-8 without control characters or surrounding space; case matters; at most 128 bytes.
 type OrderId = Name
+
+// StocktakeId defines model for StocktakeId.
+type StocktakeId = openapi_types.UUID
 
 // BadRequest What went wrong (RFC 9457), and what to do about it. `type` is a stable name: `urn:holdfast:problem:` and one of the
 // names given with the statuses.
@@ -1439,6 +1573,22 @@ type ReturnOrderParams struct {
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
+// ListSettlementsParams defines parameters for ListSettlements.
+type ListSettlementsParams struct {
+	// Location Only items at this location.
+	Location *Location                    `form:"location,omitempty" json:"location,omitempty"`
+	Format   *ListSettlementsParamsFormat `form:"format,omitempty" json:"format,omitempty"`
+
+	// Limit Entries on a page.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the page before; opaque.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListSettlementsParamsFormat defines parameters for ListSettlements.
+type ListSettlementsParamsFormat string
+
 // ListItemsParams defines parameters for ListItems.
 type ListItemsParams struct {
 	// SkuPrefix Only SKUs that begin with this.
@@ -1547,6 +1697,28 @@ type ListMovementsParams struct {
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
+// OpenStocktakeParams defines parameters for OpenStocktake.
+type OpenStocktakeParams struct {
+	// Location The location; `default` when left out.
+	Location *ItemLocation `form:"location,omitempty" json:"location,omitempty"`
+
+	// IdempotencyKey Names this request, so that sending it again does not repeat its effect: 1 to 255 visible ASCII characters, quoted or bare (`"k"` and `k` are the same key), in
+	// exactly one header. Keys belong to the client and are never forgotten.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// GetStocktakeParams defines parameters for GetStocktake.
+type GetStocktakeParams struct {
+	// Location The location; `default` when left out.
+	Location *ItemLocation `form:"location,omitempty" json:"location,omitempty"`
+}
+
+// CompleteStocktakeParams defines parameters for CompleteStocktake.
+type CompleteStocktakeParams struct {
+	// Location The location; `default` when left out.
+	Location *ItemLocation `form:"location,omitempty" json:"location,omitempty"`
+}
+
 // CreateDeductionJSONRequestBody defines body for CreateDeduction for application/json ContentType.
 type CreateDeductionJSONRequestBody = NewDeduction
 
@@ -1570,6 +1742,12 @@ type PutItemJSONRequestBody = ItemSettings
 
 // AdjustItemJSONRequestBody defines body for AdjustItem for application/json ContentType.
 type AdjustItemJSONRequestBody = Adjustment
+
+// OpenStocktakeJSONRequestBody defines body for OpenStocktake for application/json ContentType.
+type OpenStocktakeJSONRequestBody = NewStocktake
+
+// CompleteStocktakeJSONRequestBody defines body for CompleteStocktake for application/json ContentType.
+type CompleteStocktakeJSONRequestBody = StocktakeCount
 
 // AsItem returns the union data inside the GetItem200JSONResponseBody as a Item
 func (t GetItem200JSONResponseBody) AsItem() (Item, error) {
@@ -1680,6 +1858,9 @@ type ServerInterface interface {
 	// ReturnOrder Book that an order came back
 	// (POST /v1/orders/{order_id}/returns)
 	ReturnOrder(w http.ResponseWriter, r *http.Request, orderId OrderId, params ReturnOrderParams)
+	// ListSettlements What moved in a day
+	// (GET /v1/settlements/{date})
+	ListSettlements(w http.ResponseWriter, r *http.Request, date openapi_types.Date, params ListSettlementsParams)
 	// ListItems List items
 	// (GET /v1/stock)
 	ListItems(w http.ResponseWriter, r *http.Request, params ListItemsParams)
@@ -1704,6 +1885,15 @@ type ServerInterface interface {
 	// ListMovements Read an item's history
 	// (GET /v1/stock/{sku}/movements)
 	ListMovements(w http.ResponseWriter, r *http.Request, sku Sku, params ListMovementsParams)
+	// OpenStocktake Begin to count an item
+	// (POST /v1/stock/{sku}/stocktakes)
+	OpenStocktake(w http.ResponseWriter, r *http.Request, sku Sku, params OpenStocktakeParams)
+	// GetStocktake Look at a stocktake
+	// (GET /v1/stock/{sku}/stocktakes/{id})
+	GetStocktake(w http.ResponseWriter, r *http.Request, sku Sku, id StocktakeId, params GetStocktakeParams)
+	// CompleteStocktake Write what was counted
+	// (POST /v1/stock/{sku}/stocktakes/{id}/complete)
+	CompleteStocktake(w http.ResponseWriter, r *http.Request, sku Sku, id StocktakeId, params CompleteStocktakeParams)
 }
 
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
@@ -1800,6 +1990,12 @@ func (_ Unimplemented) ReturnOrder(w http.ResponseWriter, r *http.Request, order
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ListSettlements What moved in a day
+// (GET /v1/settlements/{date})
+func (_ Unimplemented) ListSettlements(w http.ResponseWriter, r *http.Request, date openapi_types.Date, params ListSettlementsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListItems List items
 // (GET /v1/stock)
 func (_ Unimplemented) ListItems(w http.ResponseWriter, r *http.Request, params ListItemsParams) {
@@ -1845,6 +2041,24 @@ func (_ Unimplemented) ExplainItem(w http.ResponseWriter, r *http.Request, sku S
 // ListMovements Read an item's history
 // (GET /v1/stock/{sku}/movements)
 func (_ Unimplemented) ListMovements(w http.ResponseWriter, r *http.Request, sku Sku, params ListMovementsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// OpenStocktake Begin to count an item
+// (POST /v1/stock/{sku}/stocktakes)
+func (_ Unimplemented) OpenStocktake(w http.ResponseWriter, r *http.Request, sku Sku, params OpenStocktakeParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetStocktake Look at a stocktake
+// (GET /v1/stock/{sku}/stocktakes/{id})
+func (_ Unimplemented) GetStocktake(w http.ResponseWriter, r *http.Request, sku Sku, id StocktakeId, params GetStocktakeParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CompleteStocktake Write what was counted
+// (POST /v1/stock/{sku}/stocktakes/{id}/complete)
+func (_ Unimplemented) CompleteStocktake(w http.ResponseWriter, r *http.Request, sku Sku, id StocktakeId, params CompleteStocktakeParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -2405,6 +2619,87 @@ func (siw *ServerInterfaceWrapper) ReturnOrder(w http.ResponseWriter, r *http.Re
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ReturnOrder(w, r, orderId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListSettlements operation middleware
+func (siw *ServerInterfaceWrapper) ListSettlements(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "date" -------------
+	var date openapi_types.Date
+
+	err = runtime.BindStyledParameterWithOptions("simple", "date", chi.URLParam(r, "date"), &date, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "date", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "date", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSettlementsParams
+
+	// ------------- Optional query parameter "location" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "location", r.URL.Query(), &params.Location, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "location"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "location", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "format" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "format", r.URL.Query(), &params.Format, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "format"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "format", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListSettlements(w, r, date, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2983,6 +3278,175 @@ func (siw *ServerInterfaceWrapper) ListMovements(w http.ResponseWriter, r *http.
 	handler.ServeHTTP(w, r)
 }
 
+// OpenStocktake operation middleware
+func (siw *ServerInterfaceWrapper) OpenStocktake(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "sku" -------------
+	var sku Sku
+
+	err = runtime.BindStyledParameterWithOptions("simple", "sku", chi.URLParam(r, "sku"), &sku, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "sku", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params OpenStocktakeParams
+
+	// ------------- Optional query parameter "location" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "location", r.URL.Query(), &params.Location, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "location"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "location", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.OpenStocktake(w, r, sku, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetStocktake operation middleware
+func (siw *ServerInterfaceWrapper) GetStocktake(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "sku" -------------
+	var sku Sku
+
+	err = runtime.BindStyledParameterWithOptions("simple", "sku", chi.URLParam(r, "sku"), &sku, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "sku", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "id" -------------
+	var id StocktakeId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetStocktakeParams
+
+	// ------------- Optional query parameter "location" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "location", r.URL.Query(), &params.Location, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "location"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "location", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetStocktake(w, r, sku, id, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CompleteStocktake operation middleware
+func (siw *ServerInterfaceWrapper) CompleteStocktake(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "sku" -------------
+	var sku Sku
+
+	err = runtime.BindStyledParameterWithOptions("simple", "sku", chi.URLParam(r, "sku"), &sku, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "sku", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "id" -------------
+	var id StocktakeId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", chi.URLParam(r, "id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CompleteStocktakeParams
+
+	// ------------- Optional query parameter "location" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "location", r.URL.Query(), &params.Location, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "location"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "location", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CompleteStocktake(w, r, sku, id, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 type UnescapedCookieParamError struct {
 	ParamName string
 	Err       error
@@ -3125,6 +3589,18 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/invariants", wrapper.GetInvariants)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/stock/{sku}/stocktakes", wrapper.OpenStocktake)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/stock/{sku}/stocktakes/{id}", wrapper.GetStocktake)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/stock/{sku}/stocktakes/{id}/complete", wrapper.CompleteStocktake)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/settlements/{date}", wrapper.ListSettlements)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/deductions", wrapper.ListDeductions)
