@@ -96,6 +96,66 @@ func (e DeductionState) Valid() bool {
 	}
 }
 
+// Defines values for EventDatacontenttype.
+const (
+	Applicationjson EventDatacontenttype = "application/json"
+)
+
+// Valid indicates whether the value is a known member of the EventDatacontenttype enum.
+func (e EventDatacontenttype) Valid() bool {
+	switch e {
+	case Applicationjson:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for EventSource.
+const (
+	V1stock EventSource = "/v1/stock"
+)
+
+// Valid indicates whether the value is a known member of the EventSource enum.
+func (e EventSource) Valid() bool {
+	switch e {
+	case V1stock:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for EventSpecversion.
+const (
+	N10 EventSpecversion = "1.0"
+)
+
+// Valid indicates whether the value is a known member of the EventSpecversion enum.
+func (e EventSpecversion) Valid() bool {
+	switch e {
+	case N10:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for EventType.
+const (
+	HoldfastLowStock EventType = "holdfast.low-stock"
+)
+
+// Valid indicates whether the value is a known member of the EventType enum.
+func (e EventType) Valid() bool {
+	switch e {
+	case HoldfastLowStock:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for GateViewState.
 const (
 	Empty       GateViewState = "empty"
@@ -123,24 +183,51 @@ func (e GateViewState) Valid() bool {
 	}
 }
 
+// Defines values for ImportResultResult.
+const (
+	ImportResultResultApplied   ImportResultResult = "applied"
+	ImportResultResultRefused   ImportResultResult = "refused"
+	ImportResultResultReplayed  ImportResultResult = "replayed"
+	ImportResultResultUnchanged ImportResultResult = "unchanged"
+)
+
+// Valid indicates whether the value is a known member of the ImportResultResult enum.
+func (e ImportResultResult) Valid() bool {
+	switch e {
+	case ImportResultResultApplied:
+		return true
+	case ImportResultResultRefused:
+		return true
+	case ImportResultResultReplayed:
+		return true
+	case ImportResultResultUnchanged:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for MovementKind.
 const (
-	MovementKindAdjust    MovementKind = "adjust"
-	MovementKindCommit    MovementKind = "commit"
-	MovementKindConfigure MovementKind = "configure"
-	MovementKindCount     MovementKind = "count"
-	MovementKindDeduct    MovementKind = "deduct"
-	MovementKindExpire    MovementKind = "expire"
-	MovementKindHold      MovementKind = "hold"
-	MovementKindReceive   MovementKind = "receive"
-	MovementKindRelease   MovementKind = "release"
-	MovementKindReturn    MovementKind = "return"
+	MovementKindAdjust     MovementKind = "adjust"
+	MovementKindCheckpoint MovementKind = "checkpoint"
+	MovementKindCommit     MovementKind = "commit"
+	MovementKindConfigure  MovementKind = "configure"
+	MovementKindCount      MovementKind = "count"
+	MovementKindDeduct     MovementKind = "deduct"
+	MovementKindExpire     MovementKind = "expire"
+	MovementKindHold       MovementKind = "hold"
+	MovementKindReceive    MovementKind = "receive"
+	MovementKindRelease    MovementKind = "release"
+	MovementKindReturn     MovementKind = "return"
 )
 
 // Valid indicates whether the value is a known member of the MovementKind enum.
 func (e MovementKind) Valid() bool {
 	switch e {
 	case MovementKindAdjust:
+		return true
+	case MovementKindCheckpoint:
 		return true
 	case MovementKindCommit:
 		return true
@@ -282,6 +369,63 @@ func (e Rule) Valid() bool {
 	case OneEffectPerKey:
 		return true
 	case VersionsContiguous:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for StocktakeState.
+const (
+	Completed StocktakeState = "completed"
+	Open      StocktakeState = "open"
+	Over      StocktakeState = "over"
+)
+
+// Valid indicates whether the value is a known member of the StocktakeState enum.
+func (e StocktakeState) Valid() bool {
+	switch e {
+	case Completed:
+		return true
+	case Open:
+		return true
+	case Over:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListSettlementsParamsFormat.
+const (
+	Csv  ListSettlementsParamsFormat = "csv"
+	Json ListSettlementsParamsFormat = "json"
+)
+
+// Valid indicates whether the value is a known member of the ListSettlementsParamsFormat enum.
+func (e ListSettlementsParamsFormat) Valid() bool {
+	switch e {
+	case Csv:
+		return true
+	case Json:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ImportStockParamsResults.
+const (
+	ImportStockParamsResultsAll     ImportStockParamsResults = "all"
+	ImportStockParamsResultsRefused ImportStockParamsResults = "refused"
+)
+
+// Valid indicates whether the value is a known member of the ImportStockParamsResults enum.
+func (e ImportStockParamsResults) Valid() bool {
+	switch e {
+	case ImportStockParamsResultsAll:
+		return true
+	case ImportStockParamsResultsRefused:
 		return true
 	default:
 		return false
@@ -503,6 +647,55 @@ type DeductionState string
 // DryRun Only tell what would happen: the same verdict, by status 200 or by the problem, and nothing is written, held, or noted under the key.
 type DryRun = bool
 
+// Event A CloudEvent.
+type Event struct {
+	Data struct {
+		Available int64 `json:"available"`
+		Held      int64 `json:"held"`
+
+		// Location A place that has stock, under the rules of a name.
+		Location    Location `json:"location"`
+		LowStockAt  int64    `json:"low_stock_at"`
+		OnHand      int64    `json:"on_hand"`
+		SafetyStock int64    `json:"safety_stock"`
+
+		// Sku What is sold, under the rules of a name. `01234` and `1234`, `M` and `m` are four SKUs.
+		Sku     Sku   `json:"sku"`
+		Version int64 `json:"version"`
+	} `json:"data"`
+	Datacontenttype EventDatacontenttype `json:"datacontenttype"`
+
+	// Id The item's number and the version that made it true.
+	Id          string           `json:"id"`
+	Source      EventSource      `json:"source"`
+	Specversion EventSpecversion `json:"specversion"`
+
+	// Subject The item.
+	Subject string    `json:"subject"`
+	Time    time.Time `json:"time"`
+	Type    EventType `json:"type"`
+}
+
+// EventDatacontenttype defines model for Event.Datacontenttype.
+type EventDatacontenttype string
+
+// EventSource defines model for Event.Source.
+type EventSource string
+
+// EventSpecversion defines model for Event.Specversion.
+type EventSpecversion string
+
+// EventType defines model for Event.Type.
+type EventType string
+
+// EventList defines model for EventList.
+type EventList struct {
+	Events []Event `json:"events"`
+
+	// NextCursor Where to go on. Left out only when nothing was listed and no cursor given.
+	NextCursor *string `json:"next_cursor,omitempty"`
+}
+
 // ExcessLine defines model for ExcessLine.
 type ExcessLine struct {
 	// Pointer JSON pointer into the request body.
@@ -609,6 +802,94 @@ type Holder struct {
 
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
+
+// ImportEnd The last line of an import.
+type ImportEnd struct {
+	Summary struct {
+		Applied int `json:"applied"`
+		Created int `json:"created"`
+
+		// Problem What went wrong (RFC 9457), and what to do about it. `type` is a stable name: `urn:holdfast:problem:` and one of the
+		// names given with the statuses.
+		Problem   *Problem `json:"problem,omitempty"`
+		Refused   int      `json:"refused"`
+		Replayed  int      `json:"replayed"`
+		Rows      int      `json:"rows"`
+		Unchanged int      `json:"unchanged"`
+	} `json:"summary"`
+}
+
+// ImportResult What came of one row.
+type ImportResult struct {
+	// Created The item did not exist before.
+	Created *bool `json:"created,omitempty"`
+
+	// Item The figures of one item as of one version.
+	Item *Levels `json:"item,omitempty"`
+
+	// Line The number of the row's line in the request, from 1.
+	Line int `json:"line"`
+
+	// Problem What went wrong (RFC 9457), and what to do about it. `type` is a stable name: `urn:holdfast:problem:` and one of the
+	// names given with the statuses.
+	Problem *Problem `json:"problem,omitempty"`
+
+	// Result `applied`; `replayed`, because its key had had its effect before; `unchanged`, because all was as the row says; or `refused`, for the reason
+	// that `problem` gives.
+	Result ImportResultResult `json:"result"`
+}
+
+// ImportResultResult `applied`; `replayed`, because its key had had its effect before; `unchanged`, because all was as the row says; or `refused`, for the reason
+// that `problem` gives.
+type ImportResultResult string
+
+// ImportRow One row of an import.
+type ImportRow struct {
+	// Available Ignored.
+	Available interface{} `json:"available,omitempty"`
+
+	// Create Create the item if it does not exist.
+	Create *bool `json:"create,omitempty"`
+
+	// CreatedAt Ignored.
+	CreatedAt interface{} `json:"created_at,omitempty"`
+
+	// Delta Units to add, negative to take away; not 0.
+	Delta *int64 `json:"delta,omitempty"`
+
+	// ExpectedOnHand The figure that `on_hand` replaces.
+	ExpectedOnHand *int64 `json:"expected_on_hand,omitempty"`
+
+	// Held Ignored.
+	Held interface{} `json:"held,omitempty"`
+
+	// Key The row's own idempotency key.
+	Key   *string `json:"key,omitempty"`
+	Label *string `json:"label,omitempty"`
+
+	// Location The location; `default` when left out.
+	Location   *string `json:"location,omitempty"`
+	LowStockAt *int64  `json:"low_stock_at,omitempty"`
+
+	// OnHand What is physically there, as counted.
+	OnHand *int64 `json:"on_hand,omitempty"`
+
+	// Reason For people. At most 256 bytes.
+	Reason *string `json:"reason,omitempty"`
+
+	// Reference The caller's own document. At most 128 bytes.
+	Reference   *string `json:"reference,omitempty"`
+	SafetyStock *int64  `json:"safety_stock,omitempty"`
+
+	// Sku What is sold, under the rules of a name. `01234` and `1234`, `M` and `m` are four SKUs.
+	Sku Sku `json:"sku"`
+
+	// UpdatedAt Ignored.
+	UpdatedAt interface{} `json:"updated_at,omitempty"`
+
+	// Version Ignored.
+	Version interface{} `json:"version,omitempty"`
+}
 
 // InvalidField A wrong place, in the body (`pointer`) or elsewhere (`parameter`).
 type InvalidField struct {
@@ -785,7 +1066,8 @@ type Movement struct {
 	// Held After the movement.
 	Held int64 `json:"held"`
 
-	// Kind Why an item's figures changed. `configure` moves nothing but takes a version.
+	// Kind Why an item's figures changed. `configure` moves nothing but takes a version. `checkpoint` stands for the movements up to its version, which
+	// were archived: its deltas are their sums.
 	Kind MovementKind `json:"kind"`
 
 	// OnHand After the movement.
@@ -797,7 +1079,8 @@ type Movement struct {
 	Version int64 `json:"version"`
 }
 
-// MovementKind Why an item's figures changed. `configure` moves nothing but takes a version.
+// MovementKind Why an item's figures changed. `configure` moves nothing but takes a version. `checkpoint` stands for the movements up to its version, which
+// were archived: its deltas are their sums.
 type MovementKind string
 
 // MovementList defines model for MovementList.
@@ -869,6 +1152,15 @@ type NewLine struct {
 // NewLineSourcing `any`: choose the location. The line is taken from the first that has all of it. Without `locations` they are the
 // locations of the SKU that the token may use: those that have some of it first, then by name, at most 16.
 type NewLineSourcing string
+
+// NewStocktake defines model for NewStocktake.
+type NewStocktake struct {
+	// LeaseSeconds How long the count may take; up to seven days.
+	LeaseSeconds int64 `json:"lease_seconds"`
+
+	// Reference The caller's own document. At most 128 bytes.
+	Reference *string `json:"reference,omitempty"`
+}
 
 // OpenHolds What open holds have of an item.
 type OpenHolds struct {
@@ -960,6 +1252,9 @@ type Problem struct {
 	Short  *[]ShortLine `json:"short,omitempty"`
 	Status int32        `json:"status"`
 
+	// Stocktake The count in question (`stocktake-open`, `stocktake-over`).
+	Stocktake *Stocktake `json:"stocktake,omitempty"`
+
 	// Title The type in a few words; the same for every problem of the type.
 	Title string `json:"title"`
 	Type  string `json:"type"`
@@ -1013,6 +1308,36 @@ type RuleVerdict struct {
 	Rule Rule `json:"rule"`
 }
 
+// Settlement defines model for Settlement.
+type Settlement struct {
+	// Adjusted By adjustments and counts; may be negative.
+	Adjusted int64 `json:"adjusted"`
+	Closing  int64 `json:"closing"`
+
+	// Deducted What left, as a positive figure.
+	Deducted int64 `json:"deducted"`
+
+	// Location A place that has stock, under the rules of a name.
+	Location Location `json:"location"`
+	Opening  int64    `json:"opening"`
+	Received int64    `json:"received"`
+	Returned int64    `json:"returned"`
+
+	// Sku What is sold, under the rules of a name. `01234` and `1234`, `M` and `m` are four SKUs.
+	Sku Sku `json:"sku"`
+
+	// Version The item's last movement of the day.
+	Version int64 `json:"version"`
+}
+
+// SettlementList defines model for SettlementList.
+type SettlementList struct {
+	Date        openapi_types.Date `json:"date"`
+	NextCursor  *string            `json:"next_cursor,omitempty"`
+	SettledAt   time.Time          `json:"settled_at"`
+	Settlements []Settlement       `json:"settlements"`
+}
+
 // ShortLine defines model for ShortLine.
 type ShortLine struct {
 	// Available As of `version`.
@@ -1034,6 +1359,56 @@ type ShortLine struct {
 
 // Sku What is sold, under the rules of a name. `01234` and `1234`, `M` and `m` are four SKUs.
 type Sku = string
+
+// Stocktake defines model for Stocktake.
+type Stocktake struct {
+	Counted   *int64             `json:"counted,omitempty"`
+	ExpiresAt time.Time          `json:"expires_at"`
+	Id        openapi_types.UUID `json:"id"`
+
+	// Location A place that has stock, under the rules of a name.
+	Location Location `json:"location"`
+
+	// Moved What moved between opening and completion.
+	Moved *struct {
+		Adjusted int64 `json:"adjusted"`
+		Deducted int64 `json:"deducted"`
+
+		// Movements How many, holds included.
+		Movements int64 `json:"movements"`
+		Received  int64 `json:"received"`
+		Returned  int64 `json:"returned"`
+	} `json:"moved,omitempty"`
+
+	// Movement What the count wrote.
+	Movement *Movement `json:"movement,omitempty"`
+
+	// OnHand When the count was opened.
+	OnHand    int64     `json:"on_hand"`
+	OpenedAt  time.Time `json:"opened_at"`
+	Reference string    `json:"reference"`
+
+	// Sku What is sold, under the rules of a name. `01234` and `1234`, `M` and `m` are four SKUs.
+	Sku Sku `json:"sku"`
+
+	// State `over`: it can write nothing any more.
+	State StocktakeState `json:"state"`
+
+	// Token The fencing token of the count. Of two counts of an item the later has the greater one.
+	Token int64 `json:"token"`
+
+	// Version Of the item when the count was opened.
+	Version int64 `json:"version"`
+}
+
+// StocktakeState `over`: it can write nothing any more.
+type StocktakeState string
+
+// StocktakeCount defines model for StocktakeCount.
+type StocktakeCount struct {
+	// Counted What is physically there, of what was there when the count was opened.
+	Counted int64 `json:"counted"`
+}
 
 // Totals Sums over all locations.
 type Totals struct {
@@ -1078,6 +1453,9 @@ type Limit = int32
 
 // OrderId A short name the caller chooses. UTF-8 without control characters or surrounding space; case matters; at most 128 bytes.
 type OrderId = Name
+
+// StocktakeId defines model for StocktakeId.
+type StocktakeId = openapi_types.UUID
 
 // BadRequest What went wrong (RFC 9457), and what to do about it. `type` is a stable name: `urn:holdfast:problem:` and one of the
 // names given with the statuses.
@@ -1179,12 +1557,40 @@ type ReturnDeductionParams struct {
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
+// ListEventsParams defines parameters for ListEvents.
+type ListEventsParams struct {
+	// Location Only events of items at this location. A token that is limited to several locations must name one of them.
+	Location *Location `form:"location,omitempty" json:"location,omitempty"`
+
+	// Limit Entries on a page.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the page before; opaque.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // ReturnOrderParams defines parameters for ReturnOrder.
 type ReturnOrderParams struct {
 	// IdempotencyKey Names this request, so that sending it again does not repeat its effect: 1 to 255 visible ASCII characters, quoted or bare (`"k"` and `k` are the same key), in
 	// exactly one header. Keys belong to the client and are never forgotten.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
+
+// ListSettlementsParams defines parameters for ListSettlements.
+type ListSettlementsParams struct {
+	// Location Only items at this location.
+	Location *Location                    `form:"location,omitempty" json:"location,omitempty"`
+	Format   *ListSettlementsParamsFormat `form:"format,omitempty" json:"format,omitempty"`
+
+	// Limit Entries on a page.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the page before; opaque.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListSettlementsParamsFormat defines parameters for ListSettlements.
+type ListSettlementsParamsFormat string
 
 // ListItemsParams defines parameters for ListItems.
 type ListItemsParams struct {
@@ -1203,6 +1609,36 @@ type ListItemsParams struct {
 	// Cursor The `next_cursor` of the page before; opaque.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
+
+// ExportStockParams defines parameters for ExportStock.
+type ExportStockParams struct {
+	// SkuPrefix Only SKUs that begin with this.
+	SkuPrefix *string `form:"sku_prefix,omitempty" json:"sku_prefix,omitempty"`
+
+	// Location Only items at this location. A token that is limited to several locations must name one of them.
+	Location *Location `form:"location,omitempty" json:"location,omitempty"`
+
+	// Low `true`: only items whose available stock is at or below their `low_stock_at`.
+	Low *bool `form:"low,omitempty" json:"low,omitempty"`
+}
+
+// ImportStockParams defines parameters for ImportStock.
+type ImportStockParams struct {
+	// Create `true`: a row whose item does not exist creates it, unless the row says otherwise.
+	Create *bool `form:"create,omitempty" json:"create,omitempty"`
+
+	// Overwrite `true`: `on_hand` without `expected_on_hand` replaces whatever figure there is.
+	Overwrite *bool `form:"overwrite,omitempty" json:"overwrite,omitempty"`
+
+	// Results Which rows have a line in the answer: `all`, or only those that were `refused`.
+	Results *ImportStockParamsResults `form:"results,omitempty" json:"results,omitempty"`
+
+	// IdempotencyKey Names this import, in at most 240 characters otherwise as everywhere.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// ImportStockParamsResults defines parameters for ImportStock.
+type ImportStockParamsResults string
 
 // GetItemParams defines parameters for GetItem.
 type GetItemParams struct {
@@ -1264,6 +1700,28 @@ type ListMovementsParams struct {
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
+// OpenStocktakeParams defines parameters for OpenStocktake.
+type OpenStocktakeParams struct {
+	// Location The location; `default` when left out.
+	Location *ItemLocation `form:"location,omitempty" json:"location,omitempty"`
+
+	// IdempotencyKey Names this request, so that sending it again does not repeat its effect: 1 to 255 visible ASCII characters, quoted or bare (`"k"` and `k` are the same key), in
+	// exactly one header. Keys belong to the client and are never forgotten.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// GetStocktakeParams defines parameters for GetStocktake.
+type GetStocktakeParams struct {
+	// Location The location; `default` when left out.
+	Location *ItemLocation `form:"location,omitempty" json:"location,omitempty"`
+}
+
+// CompleteStocktakeParams defines parameters for CompleteStocktake.
+type CompleteStocktakeParams struct {
+	// Location The location; `default` when left out.
+	Location *ItemLocation `form:"location,omitempty" json:"location,omitempty"`
+}
+
 // CreateDeductionJSONRequestBody defines body for CreateDeduction for application/json ContentType.
 type CreateDeductionJSONRequestBody = NewDeduction
 
@@ -1287,6 +1745,12 @@ type PutItemJSONRequestBody = ItemSettings
 
 // AdjustItemJSONRequestBody defines body for AdjustItem for application/json ContentType.
 type AdjustItemJSONRequestBody = Adjustment
+
+// OpenStocktakeJSONRequestBody defines body for OpenStocktake for application/json ContentType.
+type OpenStocktakeJSONRequestBody = NewStocktake
+
+// CompleteStocktakeJSONRequestBody defines body for CompleteStocktake for application/json ContentType.
+type CompleteStocktakeJSONRequestBody = StocktakeCount
 
 // AsItem returns the union data inside the GetItem200JSONResponseBody as a Item
 func (t GetItem200JSONResponseBody) AsItem() (Item, error) {
@@ -1552,6 +2016,20 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/deductions/{id}/returns (the `ReturnDeduction` operationId).
 	ReturnDeduction(ctx context.Context, id DeductionId, params *ReturnDeductionParams, body ReturnDeductionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListEvents Hear what happened
+	//
+	// Events in an order in which a reader skips none: nothing ever appears before an event that was listed. Keep `next_cursor` and go on
+	// with it; an answer without events means that there are none yet.
+	//
+	// `holdfast.low-stock` is told once when what is available of an item falls to its `low_stock_at` or below, and again only after it was
+	// above it. A new item begins low: it must have been above its mark once. An event is written in the transaction that made it true. Of two
+	// events of one item the one with the higher `version` is the later one.
+	//
+	// Each is a CloudEvent: `id` names the item and the version, so whoever gets one twice can tell.
+	//
+	// Corresponds with GET /v1/events (the `ListEvents` operationId).
+	ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetInvariants Does everything still add up
 	//
 	// The last verdict of the continuous check, whichever instance made it. It goes around all items and all idempotency keys, again and again; a finding is
@@ -1614,6 +2092,16 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/orders/{order_id}/returns (the `ReturnOrder` operationId).
 	ReturnOrder(ctx context.Context, orderId OrderId, params *ReturnOrderParams, body ReturnOrderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListSettlements What moved in a day
+	//
+	// One entry for each item that moved in the day: `opening + received − deducted + returned + adjusted = closing`. An item without an
+	// entry did not move; what it closed with last is what it opens with next. The day of an item ends at its last movement before
+	// midnight, `version`. A day that is not settled yet is 404. In the order in which the items were created.
+	// With `format=csv` the whole day is sent at once, and `limit` and `cursor` are not allowed.
+	//
+	// Corresponds with GET /v1/settlements/{date} (the `ListSettlements` operationId).
+	ListSettlements(ctx context.Context, date openapi_types.Date, params *ListSettlementsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListItems List items
 	//
 	// In order of SKU, then location, byte by byte. A page of `limit` entries has a `next_cursor`, unless nothing follows for
@@ -1621,6 +2109,36 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/stock (the `ListItems` operationId).
 	ListItems(ctx context.Context, params *ListItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ExportStock Export stock
+	//
+	// Every item, in order of SKU, then location, byte by byte, as a stream: each is as it was when its part of the list was read. NDJSON, or CSV
+	// when the `Accept` header says `text/csv`. What was exported can be imported. A stream that was cut off shows as a broken transfer. The
+	// item whose SKU is `export` is looked at as `%65xport`.
+	//
+	// Corresponds with GET /v1/stock/export (the `ExportStock` operationId).
+	ExportStock(ctx context.Context, params *ExportStockParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ImportStockWithBody Import stock, row by row
+	//
+	// A stream of rows, each of which is done or refused by itself, with one line of the answer for each, in order, and a `summary` as
+	// the last line. An answer without a summary was cut off: rows were done or not, none by half. Sending the same rows again under the same
+	// `Idempotency-Key` finishes the work and repeats nothing.
+	//
+	// A row names an item and says what is to be: `on_hand`, counted, or a `delta`, or neither; and settings, of which those left out stay as
+	// they are. `on_hand` replaces the figure `expected_on_hand`, 0 when left out: a row that finds another figure is refused with the one
+	// there is. A row's key is its own `key`, or else the request's `Idempotency-Key` with `#` and the number of its line.
+	//
+	// CSV has a header line with the names of the members; an empty cell says nothing. Members and columns that an export has and an import
+	// does not use are ignored. The answer is NDJSON either way. It is written as the rows are done, and rows are read no faster than
+	// it is read: whoever sends many rows should read meanwhile, or ask for `results=refused`.
+	//
+	// At most 256 MiB and 30 minutes, 64 KiB a row; a stream that stands still for 30 seconds is ended.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/stock/import (the `ImportStock` operationId).
+	ImportStockWithBody(ctx context.Context, params *ImportStockParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetItem Look at an item
 	//
@@ -1685,10 +2203,61 @@ type ClientInterface interface {
 	// ListMovements Read an item's history
 	//
 	// Every change the item ever had, by version: 1, 2, 3 … without gaps. The sum of all `delta_on_hand` is `on_hand`. Go on with
-	// `after_version` set to the answer's `next_after_version`.
+	// `after_version` set to the answer's `next_after_version`. Where old movements were archived, the history begins with one `checkpoint`: it has
+	// the version of the last of them and stands for all up to it, so a reader who was at a version below it takes its `on_hand` and
+	// `held` and goes on from there.
 	//
 	// Corresponds with GET /v1/stock/{sku}/movements (the `ListMovements` operationId).
 	ListMovements(ctx context.Context, sku Sku, params *ListMovementsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// OpenStocktakeWithBody Begin to count an item
+	//
+	// At most one count of an item is open. It ends when it is completed, or with its time: then the item may be counted anew, and the
+	// abandoned count can write nothing any more. Stock keeps moving meanwhile.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/stock/{sku}/stocktakes (the `OpenStocktake` operationId).
+	OpenStocktakeWithBody(ctx context.Context, sku Sku, params *OpenStocktakeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// OpenStocktake Begin to count an item
+	//
+	// At most one count of an item is open. It ends when it is completed, or with its time: then the item may be counted anew, and the
+	// abandoned count can write nothing any more. Stock keeps moving meanwhile.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/stock/{sku}/stocktakes (the `OpenStocktake` operationId).
+	OpenStocktake(ctx context.Context, sku Sku, params *OpenStocktakeParams, body OpenStocktakeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetStocktake Look at a stocktake
+	//
+	// As it is now, with what it wrote if it is completed.
+	//
+	// Corresponds with GET /v1/stock/{sku}/stocktakes/{id} (the `GetStocktake` operationId).
+	GetStocktake(ctx context.Context, sku Sku, id StocktakeId, params *GetStocktakeParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CompleteStocktakeWithBody Write what was counted
+	//
+	// `counted` is what was there when the count was opened: the difference from `on_hand` of then is booked as one movement of kind
+	// `count`, and what moved since stays moved; `moved` says what that was. It is written only while no newer count of the item was
+	// opened and the time is not over (`stocktake-over` otherwise). The same figure again changes nothing and needs no key.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/stock/{sku}/stocktakes/{id}/complete (the `CompleteStocktake` operationId).
+	CompleteStocktakeWithBody(ctx context.Context, sku Sku, id StocktakeId, params *CompleteStocktakeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CompleteStocktake Write what was counted
+	//
+	// `counted` is what was there when the count was opened: the difference from `on_hand` of then is booked as one movement of kind
+	// `count`, and what moved since stays moved; `moved` says what that was. It is written only while no newer count of the item was
+	// opened and the time is not over (`stocktake-over` otherwise). The same figure again changes nothing and needs no key.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/stock/{sku}/stocktakes/{id}/complete (the `CompleteStocktake` operationId).
+	CompleteStocktake(ctx context.Context, sku Sku, id StocktakeId, params *CompleteStocktakeParams, body CompleteStocktakeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
 // ListDeductions List the deductions of an order
@@ -1949,6 +2518,30 @@ func (c *Client) ReturnDeduction(ctx context.Context, id DeductionId, params *Re
 	return c.Client.Do(req)
 }
 
+// ListEvents Hear what happened
+//
+// Events in an order in which a reader skips none: nothing ever appears before an event that was listed. Keep `next_cursor` and go on
+// with it; an answer without events means that there are none yet.
+//
+// `holdfast.low-stock` is told once when what is available of an item falls to its `low_stock_at` or below, and again only after it was
+// above it. A new item begins low: it must have been above its mark once. An event is written in the transaction that made it true. Of two
+// events of one item the one with the higher `version` is the later one.
+//
+// Each is a CloudEvent: `id` names the item and the version, so whoever gets one twice can tell.
+//
+// Corresponds with GET /v1/events (the `ListEvents` operationId).
+func (c *Client) ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListEventsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetInvariants Does everything still add up
 //
 // The last verdict of the continuous check, whichever instance made it. It goes around all items and all idempotency keys, again and again; a finding is
@@ -2081,6 +2674,26 @@ func (c *Client) ReturnOrder(ctx context.Context, orderId OrderId, params *Retur
 	return c.Client.Do(req)
 }
 
+// ListSettlements What moved in a day
+//
+// One entry for each item that moved in the day: `opening + received − deducted + returned + adjusted = closing`. An item without an
+// entry did not move; what it closed with last is what it opens with next. The day of an item ends at its last movement before
+// midnight, `version`. A day that is not settled yet is 404. In the order in which the items were created.
+// With `format=csv` the whole day is sent at once, and `limit` and `cursor` are not allowed.
+//
+// Corresponds with GET /v1/settlements/{date} (the `ListSettlements` operationId).
+func (c *Client) ListSettlements(ctx context.Context, date openapi_types.Date, params *ListSettlementsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListSettlementsRequest(c.Server, date, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListItems List items
 //
 // In order of SKU, then location, byte by byte. A page of `limit` entries has a `next_cursor`, unless nothing follows for
@@ -2089,6 +2702,56 @@ func (c *Client) ReturnOrder(ctx context.Context, orderId OrderId, params *Retur
 // Corresponds with GET /v1/stock (the `ListItems` operationId).
 func (c *Client) ListItems(ctx context.Context, params *ListItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListItemsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ExportStock Export stock
+//
+// Every item, in order of SKU, then location, byte by byte, as a stream: each is as it was when its part of the list was read. NDJSON, or CSV
+// when the `Accept` header says `text/csv`. What was exported can be imported. A stream that was cut off shows as a broken transfer. The
+// item whose SKU is `export` is looked at as `%65xport`.
+//
+// Corresponds with GET /v1/stock/export (the `ExportStock` operationId).
+func (c *Client) ExportStock(ctx context.Context, params *ExportStockParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExportStockRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ImportStockWithBody Import stock, row by row
+//
+// A stream of rows, each of which is done or refused by itself, with one line of the answer for each, in order, and a `summary` as
+// the last line. An answer without a summary was cut off: rows were done or not, none by half. Sending the same rows again under the same
+// `Idempotency-Key` finishes the work and repeats nothing.
+//
+// A row names an item and says what is to be: `on_hand`, counted, or a `delta`, or neither; and settings, of which those left out stay as
+// they are. `on_hand` replaces the figure `expected_on_hand`, 0 when left out: a row that finds another figure is refused with the one
+// there is. A row's key is its own `key`, or else the request's `Idempotency-Key` with `#` and the number of its line.
+//
+// CSV has a header line with the names of the members; an empty cell says nothing. Members and columns that an export has and an import
+// does not use are ignored. The answer is NDJSON either way. It is written as the rows are done, and rows are read no faster than
+// it is read: whoever sends many rows should read meanwhile, or ask for `results=refused`.
+//
+// At most 256 MiB and 30 minutes, 64 KiB a row; a stream that stands still for 30 seconds is ended.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/stock/import (the `ImportStock` operationId).
+func (c *Client) ImportStockWithBody(ctx context.Context, params *ImportStockParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewImportStockRequestWithBody(c.Server, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2222,11 +2885,112 @@ func (c *Client) ExplainItem(ctx context.Context, sku Sku, params *ExplainItemPa
 // ListMovements Read an item's history
 //
 // Every change the item ever had, by version: 1, 2, 3 … without gaps. The sum of all `delta_on_hand` is `on_hand`. Go on with
-// `after_version` set to the answer's `next_after_version`.
+// `after_version` set to the answer's `next_after_version`. Where old movements were archived, the history begins with one `checkpoint`: it has
+// the version of the last of them and stands for all up to it, so a reader who was at a version below it takes its `on_hand` and
+// `held` and goes on from there.
 //
 // Corresponds with GET /v1/stock/{sku}/movements (the `ListMovements` operationId).
 func (c *Client) ListMovements(ctx context.Context, sku Sku, params *ListMovementsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListMovementsRequest(c.Server, sku, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// OpenStocktakeWithBody Begin to count an item
+//
+// At most one count of an item is open. It ends when it is completed, or with its time: then the item may be counted anew, and the
+// abandoned count can write nothing any more. Stock keeps moving meanwhile.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/stock/{sku}/stocktakes (the `OpenStocktake` operationId).
+func (c *Client) OpenStocktakeWithBody(ctx context.Context, sku Sku, params *OpenStocktakeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewOpenStocktakeRequestWithBody(c.Server, sku, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// OpenStocktake Begin to count an item
+//
+// At most one count of an item is open. It ends when it is completed, or with its time: then the item may be counted anew, and the
+// abandoned count can write nothing any more. Stock keeps moving meanwhile.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/stock/{sku}/stocktakes (the `OpenStocktake` operationId).
+func (c *Client) OpenStocktake(ctx context.Context, sku Sku, params *OpenStocktakeParams, body OpenStocktakeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewOpenStocktakeRequest(c.Server, sku, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetStocktake Look at a stocktake
+//
+// As it is now, with what it wrote if it is completed.
+//
+// Corresponds with GET /v1/stock/{sku}/stocktakes/{id} (the `GetStocktake` operationId).
+func (c *Client) GetStocktake(ctx context.Context, sku Sku, id StocktakeId, params *GetStocktakeParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetStocktakeRequest(c.Server, sku, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CompleteStocktakeWithBody Write what was counted
+//
+// `counted` is what was there when the count was opened: the difference from `on_hand` of then is booked as one movement of kind
+// `count`, and what moved since stays moved; `moved` says what that was. It is written only while no newer count of the item was
+// opened and the time is not over (`stocktake-over` otherwise). The same figure again changes nothing and needs no key.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/stock/{sku}/stocktakes/{id}/complete (the `CompleteStocktake` operationId).
+func (c *Client) CompleteStocktakeWithBody(ctx context.Context, sku Sku, id StocktakeId, params *CompleteStocktakeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCompleteStocktakeRequestWithBody(c.Server, sku, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CompleteStocktake Write what was counted
+//
+// `counted` is what was there when the count was opened: the difference from `on_hand` of then is booked as one movement of kind
+// `count`, and what moved since stays moved; `moved` says what that was. It is written only while no newer count of the item was
+// opened and the time is not over (`stocktake-over` otherwise). The same figure again changes nothing and needs no key.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/stock/{sku}/stocktakes/{id}/complete (the `CompleteStocktake` operationId).
+func (c *Client) CompleteStocktake(ctx context.Context, sku Sku, id StocktakeId, params *CompleteStocktakeParams, body CompleteStocktakeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCompleteStocktakeRequest(c.Server, sku, id, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2669,6 +3433,84 @@ func NewReturnDeductionRequestWithBody(server string, id DeductionId, params *Re
 	return req, nil
 }
 
+// NewListEventsRequest constructs an http.Request for the ListEvents method
+func NewListEventsRequest(server string, params *ListEventsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/events")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Location != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "location", *params.Location, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetInvariantsRequest constructs an http.Request for the GetInvariants method
 func NewGetInvariantsRequest(server string) (*http.Request, error) {
 	var err error
@@ -2892,6 +3734,103 @@ func NewReturnOrderRequestWithBody(server string, orderId OrderId, params *Retur
 	return req, nil
 }
 
+// NewListSettlementsRequest constructs an http.Request for the ListSettlements method
+func NewListSettlementsRequest(server string, date openapi_types.Date, params *ListSettlementsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "date", date, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "date"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/settlements/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Location != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "location", *params.Location, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Format != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "format", *params.Format, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListItemsRequest constructs an http.Request for the ListItems method
 func NewListItemsRequest(server string, params *ListItemsParams) (*http.Request, error) {
 	var err error
@@ -2989,6 +3928,177 @@ func NewListItemsRequest(server string, params *ListItemsParams) (*http.Request,
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewExportStockRequest constructs an http.Request for the ExportStock method
+func NewExportStockRequest(server string, params *ExportStockParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/stock/export")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.SkuPrefix != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "sku_prefix", *params.SkuPrefix, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Location != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "location", *params.Location, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Low != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "low", *params.Low, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewImportStockRequestWithBody constructs an http.Request for the ImportStock method, with any body, and a specified content type
+func NewImportStockRequestWithBody(server string, params *ImportStockParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/stock/import")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Create != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "create", *params.Create, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Overwrite != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "overwrite", *params.Overwrite, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Results != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "results", *params.Results, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
 	}
 
 	return req, nil
@@ -3414,6 +4524,242 @@ func NewListMovementsRequest(server string, sku Sku, params *ListMovementsParams
 	return req, nil
 }
 
+// NewOpenStocktakeRequest calls the generic OpenStocktake builder with application/json body
+func NewOpenStocktakeRequest(server string, sku Sku, params *OpenStocktakeParams, body OpenStocktakeJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewOpenStocktakeRequestWithBody(server, sku, params, "application/json", bodyReader)
+}
+
+// NewOpenStocktakeRequestWithBody constructs an http.Request for the OpenStocktake method, with any body, and a specified content type
+func NewOpenStocktakeRequestWithBody(server string, sku Sku, params *OpenStocktakeParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "sku", sku, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/stock/%s/stocktakes", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Location != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "location", *params.Location, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetStocktakeRequest constructs an http.Request for the GetStocktake method
+func NewGetStocktakeRequest(server string, sku Sku, id StocktakeId, params *GetStocktakeParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "sku", sku, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/stock/%s/stocktakes/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Location != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "location", *params.Location, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCompleteStocktakeRequest calls the generic CompleteStocktake builder with application/json body
+func NewCompleteStocktakeRequest(server string, sku Sku, id StocktakeId, params *CompleteStocktakeParams, body CompleteStocktakeJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCompleteStocktakeRequestWithBody(server, sku, id, params, "application/json", bodyReader)
+}
+
+// NewCompleteStocktakeRequestWithBody constructs an http.Request for the CompleteStocktake method, with any body, and a specified content type
+func NewCompleteStocktakeRequestWithBody(server string, sku Sku, id StocktakeId, params *CompleteStocktakeParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "sku", sku, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/stock/%s/stocktakes/%s/complete", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Location != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "location", *params.Location, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 func (c *Client) applyEditors(ctx context.Context, req *http.Request, additionalEditors []RequestEditorFn) error {
 	for _, r := range c.RequestEditors {
 		if err := r(ctx, req); err != nil {
@@ -3592,6 +4938,22 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/deductions/{id}/returns (the `ReturnDeduction` operationId).
 	ReturnDeductionWithResponse(ctx context.Context, id DeductionId, params *ReturnDeductionParams, body ReturnDeductionJSONRequestBody, reqEditors ...RequestEditorFn) (*ReturnDeductionResponse, error)
 
+	// ListEventsWithResponse Hear what happened
+	//
+	// Events in an order in which a reader skips none: nothing ever appears before an event that was listed. Keep `next_cursor` and go on
+	// with it; an answer without events means that there are none yet.
+	//
+	// `holdfast.low-stock` is told once when what is available of an item falls to its `low_stock_at` or below, and again only after it was
+	// above it. A new item begins low: it must have been above its mark once. An event is written in the transaction that made it true. Of two
+	// events of one item the one with the higher `version` is the later one.
+	//
+	// Each is a CloudEvent: `id` names the item and the version, so whoever gets one twice can tell.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/events (the `ListEvents` operationId).
+	ListEventsWithResponse(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*ListEventsResponse, error)
+
 	// GetInvariantsWithResponse Does everything still add up
 	//
 	// The last verdict of the continuous check, whichever instance made it. It goes around all items and all idempotency keys, again and again; a finding is
@@ -3664,6 +5026,18 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/orders/{order_id}/returns (the `ReturnOrder` operationId).
 	ReturnOrderWithResponse(ctx context.Context, orderId OrderId, params *ReturnOrderParams, body ReturnOrderJSONRequestBody, reqEditors ...RequestEditorFn) (*ReturnOrderResponse, error)
 
+	// ListSettlementsWithResponse What moved in a day
+	//
+	// One entry for each item that moved in the day: `opening + received − deducted + returned + adjusted = closing`. An item without an
+	// entry did not move; what it closed with last is what it opens with next. The day of an item ends at its last movement before
+	// midnight, `version`. A day that is not settled yet is 404. In the order in which the items were created.
+	// With `format=csv` the whole day is sent at once, and `limit` and `cursor` are not allowed.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/settlements/{date} (the `ListSettlements` operationId).
+	ListSettlementsWithResponse(ctx context.Context, date openapi_types.Date, params *ListSettlementsParams, reqEditors ...RequestEditorFn) (*ListSettlementsResponse, error)
+
 	// ListItemsWithResponse List items
 	//
 	// In order of SKU, then location, byte by byte. A page of `limit` entries has a `next_cursor`, unless nothing follows for
@@ -3673,6 +5047,38 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/stock (the `ListItems` operationId).
 	ListItemsWithResponse(ctx context.Context, params *ListItemsParams, reqEditors ...RequestEditorFn) (*ListItemsResponse, error)
+
+	// ExportStockWithResponse Export stock
+	//
+	// Every item, in order of SKU, then location, byte by byte, as a stream: each is as it was when its part of the list was read. NDJSON, or CSV
+	// when the `Accept` header says `text/csv`. What was exported can be imported. A stream that was cut off shows as a broken transfer. The
+	// item whose SKU is `export` is looked at as `%65xport`.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/stock/export (the `ExportStock` operationId).
+	ExportStockWithResponse(ctx context.Context, params *ExportStockParams, reqEditors ...RequestEditorFn) (*ExportStockResponse, error)
+
+	// ImportStockWithBodyWithResponse Import stock, row by row
+	//
+	// A stream of rows, each of which is done or refused by itself, with one line of the answer for each, in order, and a `summary` as
+	// the last line. An answer without a summary was cut off: rows were done or not, none by half. Sending the same rows again under the same
+	// `Idempotency-Key` finishes the work and repeats nothing.
+	//
+	// A row names an item and says what is to be: `on_hand`, counted, or a `delta`, or neither; and settings, of which those left out stay as
+	// they are. `on_hand` replaces the figure `expected_on_hand`, 0 when left out: a row that finds another figure is refused with the one
+	// there is. A row's key is its own `key`, or else the request's `Idempotency-Key` with `#` and the number of its line.
+	//
+	// CSV has a header line with the names of the members; an empty cell says nothing. Members and columns that an export has and an import
+	// does not use are ignored. The answer is NDJSON either way. It is written as the rows are done, and rows are read no faster than
+	// it is read: whoever sends many rows should read meanwhile, or ask for `results=refused`.
+	//
+	// At most 256 MiB and 30 minutes, 64 KiB a row; a stream that stands still for 30 seconds is ended.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/stock/import (the `ImportStock` operationId).
+	ImportStockWithBodyWithResponse(ctx context.Context, params *ImportStockParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ImportStockResponse, error)
 
 	// GetItemWithResponse Look at an item
 	//
@@ -3741,12 +5147,65 @@ type ClientWithResponsesInterface interface {
 	// ListMovementsWithResponse Read an item's history
 	//
 	// Every change the item ever had, by version: 1, 2, 3 … without gaps. The sum of all `delta_on_hand` is `on_hand`. Go on with
-	// `after_version` set to the answer's `next_after_version`.
+	// `after_version` set to the answer's `next_after_version`. Where old movements were archived, the history begins with one `checkpoint`: it has
+	// the version of the last of them and stands for all up to it, so a reader who was at a version below it takes its `on_hand` and
+	// `held` and goes on from there.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/stock/{sku}/movements (the `ListMovements` operationId).
 	ListMovementsWithResponse(ctx context.Context, sku Sku, params *ListMovementsParams, reqEditors ...RequestEditorFn) (*ListMovementsResponse, error)
+
+	// OpenStocktakeWithBodyWithResponse Begin to count an item
+	//
+	// At most one count of an item is open. It ends when it is completed, or with its time: then the item may be counted anew, and the
+	// abandoned count can write nothing any more. Stock keeps moving meanwhile.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/stock/{sku}/stocktakes (the `OpenStocktake` operationId).
+	OpenStocktakeWithBodyWithResponse(ctx context.Context, sku Sku, params *OpenStocktakeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*OpenStocktakeResponse, error)
+
+	// OpenStocktakeWithResponse Begin to count an item
+	//
+	// At most one count of an item is open. It ends when it is completed, or with its time: then the item may be counted anew, and the
+	// abandoned count can write nothing any more. Stock keeps moving meanwhile.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/stock/{sku}/stocktakes (the `OpenStocktake` operationId).
+	OpenStocktakeWithResponse(ctx context.Context, sku Sku, params *OpenStocktakeParams, body OpenStocktakeJSONRequestBody, reqEditors ...RequestEditorFn) (*OpenStocktakeResponse, error)
+
+	// GetStocktakeWithResponse Look at a stocktake
+	//
+	// As it is now, with what it wrote if it is completed.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/stock/{sku}/stocktakes/{id} (the `GetStocktake` operationId).
+	GetStocktakeWithResponse(ctx context.Context, sku Sku, id StocktakeId, params *GetStocktakeParams, reqEditors ...RequestEditorFn) (*GetStocktakeResponse, error)
+
+	// CompleteStocktakeWithBodyWithResponse Write what was counted
+	//
+	// `counted` is what was there when the count was opened: the difference from `on_hand` of then is booked as one movement of kind
+	// `count`, and what moved since stays moved; `moved` says what that was. It is written only while no newer count of the item was
+	// opened and the time is not over (`stocktake-over` otherwise). The same figure again changes nothing and needs no key.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/stock/{sku}/stocktakes/{id}/complete (the `CompleteStocktake` operationId).
+	CompleteStocktakeWithBodyWithResponse(ctx context.Context, sku Sku, id StocktakeId, params *CompleteStocktakeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CompleteStocktakeResponse, error)
+
+	// CompleteStocktakeWithResponse Write what was counted
+	//
+	// `counted` is what was there when the count was opened: the difference from `on_hand` of then is booked as one movement of kind
+	// `count`, and what moved since stays moved; `moved` says what that was. It is written only while no newer count of the item was
+	// opened and the time is not over (`stocktake-over` otherwise). The same figure again changes nothing and needs no key.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/stock/{sku}/stocktakes/{id}/complete (the `CompleteStocktake` operationId).
+	CompleteStocktakeWithResponse(ctx context.Context, sku Sku, id StocktakeId, params *CompleteStocktakeParams, body CompleteStocktakeJSONRequestBody, reqEditors ...RequestEditorFn) (*CompleteStocktakeResponse, error)
 }
 
 // ListDeductionsResponse200Headers the declared response headers of an HTTP 200 response for ListDeductions
@@ -4959,6 +6418,131 @@ func (r ReturnDeductionResponse) ContentType() string {
 	return ""
 }
 
+// ListEventsResponse200Headers the declared response headers of an HTTP 200 response for ListEvents
+type ListEventsResponse200Headers struct {
+	XRequestId *string
+}
+
+// ListEventsResponse401Headers the declared response headers of an HTTP 401 response for ListEvents
+type ListEventsResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// ListEventsResponse429Headers the declared response headers of an HTTP 429 response for ListEvents
+type ListEventsResponse429Headers struct {
+	RetryAfter *int
+}
+
+// ListEventsResponse503Headers the declared response headers of an HTTP 503 response for ListEvents
+type ListEventsResponse503Headers struct {
+	RetryAfter *int
+}
+
+type ListEventsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *EventList
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *BadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *Forbidden
+	// ApplicationproblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationproblemJSON422 *Unprocessable
+	// ApplicationproblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationproblemJSON429 *RateLimited
+	// ApplicationproblemJSON431 the response for an HTTP 431 `application/problem+json` response
+	ApplicationproblemJSON431 *HeadersTooLarge
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Internal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ListEventsResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ListEventsResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListEventsResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ListEventsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListEventsResponse) GetJSON200() *EventList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ListEventsResponse) GetApplicationproblemJSON400() *BadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r ListEventsResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r ListEventsResponse) GetApplicationproblemJSON403() *Forbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r ListEventsResponse) GetApplicationproblemJSON422() *Unprocessable {
+	return r.ApplicationproblemJSON422
+}
+
+// GetApplicationproblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r ListEventsResponse) GetApplicationproblemJSON429() *RateLimited {
+	return r.ApplicationproblemJSON429
+}
+
+// GetApplicationproblemJSON431 returns the response for an HTTP 431 `application/problem+json` response
+func (r ListEventsResponse) GetApplicationproblemJSON431() *HeadersTooLarge {
+	return r.ApplicationproblemJSON431
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r ListEventsResponse) GetApplicationproblemJSON500() *Internal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ListEventsResponse) GetApplicationproblemJSON503() *Unavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ListEventsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListEventsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListEventsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListEventsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // GetInvariantsResponse200Headers the declared response headers of an HTTP 200 response for GetInvariants
 type GetInvariantsResponse200Headers struct {
 	XRequestId *string
@@ -5846,6 +7430,138 @@ func (r ReturnOrderResponse) ContentType() string {
 	return ""
 }
 
+// ListSettlementsResponse200Headers the declared response headers of an HTTP 200 response for ListSettlements
+type ListSettlementsResponse200Headers struct {
+	XRequestId *string
+}
+
+// ListSettlementsResponse401Headers the declared response headers of an HTTP 401 response for ListSettlements
+type ListSettlementsResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// ListSettlementsResponse429Headers the declared response headers of an HTTP 429 response for ListSettlements
+type ListSettlementsResponse429Headers struct {
+	RetryAfter *int
+}
+
+// ListSettlementsResponse503Headers the declared response headers of an HTTP 503 response for ListSettlements
+type ListSettlementsResponse503Headers struct {
+	RetryAfter *int
+}
+
+type ListSettlementsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SettlementList
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *BadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *Forbidden
+	// ApplicationproblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationproblemJSON404 *NotFound
+	// ApplicationproblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationproblemJSON422 *Unprocessable
+	// ApplicationproblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationproblemJSON429 *RateLimited
+	// ApplicationproblemJSON431 the response for an HTTP 431 `application/problem+json` response
+	ApplicationproblemJSON431 *HeadersTooLarge
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Internal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ListSettlementsResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ListSettlementsResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListSettlementsResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ListSettlementsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListSettlementsResponse) GetJSON200() *SettlementList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ListSettlementsResponse) GetApplicationproblemJSON400() *BadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r ListSettlementsResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r ListSettlementsResponse) GetApplicationproblemJSON403() *Forbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r ListSettlementsResponse) GetApplicationproblemJSON404() *NotFound {
+	return r.ApplicationproblemJSON404
+}
+
+// GetApplicationproblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r ListSettlementsResponse) GetApplicationproblemJSON422() *Unprocessable {
+	return r.ApplicationproblemJSON422
+}
+
+// GetApplicationproblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r ListSettlementsResponse) GetApplicationproblemJSON429() *RateLimited {
+	return r.ApplicationproblemJSON429
+}
+
+// GetApplicationproblemJSON431 returns the response for an HTTP 431 `application/problem+json` response
+func (r ListSettlementsResponse) GetApplicationproblemJSON431() *HeadersTooLarge {
+	return r.ApplicationproblemJSON431
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r ListSettlementsResponse) GetApplicationproblemJSON500() *Internal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ListSettlementsResponse) GetApplicationproblemJSON503() *Unavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ListSettlementsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListSettlementsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListSettlementsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListSettlementsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ListItemsResponse200Headers the declared response headers of an HTTP 200 response for ListItems
 type ListItemsResponse200Headers struct {
 	XRequestId *string
@@ -5965,6 +7681,256 @@ func (r ListItemsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListItemsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ExportStockResponse200Headers the declared response headers of an HTTP 200 response for ExportStock
+type ExportStockResponse200Headers struct {
+	XRequestId *string
+}
+
+// ExportStockResponse401Headers the declared response headers of an HTTP 401 response for ExportStock
+type ExportStockResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// ExportStockResponse429Headers the declared response headers of an HTTP 429 response for ExportStock
+type ExportStockResponse429Headers struct {
+	RetryAfter *int
+}
+
+// ExportStockResponse503Headers the declared response headers of an HTTP 503 response for ExportStock
+type ExportStockResponse503Headers struct {
+	RetryAfter *int
+}
+
+type ExportStockResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *BadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *Forbidden
+	// ApplicationproblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationproblemJSON422 *Unprocessable
+	// ApplicationproblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationproblemJSON429 *RateLimited
+	// ApplicationproblemJSON431 the response for an HTTP 431 `application/problem+json` response
+	ApplicationproblemJSON431 *HeadersTooLarge
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Internal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ExportStockResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ExportStockResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ExportStockResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ExportStockResponse503Headers
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ExportStockResponse) GetApplicationproblemJSON400() *BadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r ExportStockResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r ExportStockResponse) GetApplicationproblemJSON403() *Forbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r ExportStockResponse) GetApplicationproblemJSON422() *Unprocessable {
+	return r.ApplicationproblemJSON422
+}
+
+// GetApplicationproblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r ExportStockResponse) GetApplicationproblemJSON429() *RateLimited {
+	return r.ApplicationproblemJSON429
+}
+
+// GetApplicationproblemJSON431 returns the response for an HTTP 431 `application/problem+json` response
+func (r ExportStockResponse) GetApplicationproblemJSON431() *HeadersTooLarge {
+	return r.ApplicationproblemJSON431
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r ExportStockResponse) GetApplicationproblemJSON500() *Internal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ExportStockResponse) GetApplicationproblemJSON503() *Unavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ExportStockResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ExportStockResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ExportStockResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ExportStockResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ImportStockResponse200Headers the declared response headers of an HTTP 200 response for ImportStock
+type ImportStockResponse200Headers struct {
+	XRequestId *string
+}
+
+// ImportStockResponse401Headers the declared response headers of an HTTP 401 response for ImportStock
+type ImportStockResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// ImportStockResponse429Headers the declared response headers of an HTTP 429 response for ImportStock
+type ImportStockResponse429Headers struct {
+	RetryAfter *int
+}
+
+// ImportStockResponse503Headers the declared response headers of an HTTP 503 response for ImportStock
+type ImportStockResponse503Headers struct {
+	RetryAfter *int
+}
+
+type ImportStockResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *BadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *Forbidden
+	// ApplicationproblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationproblemJSON413 *TooLarge
+	// ApplicationproblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationproblemJSON415 *UnsupportedMediaType
+	// ApplicationproblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationproblemJSON422 *Unprocessable
+	// ApplicationproblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationproblemJSON429 *RateLimited
+	// ApplicationproblemJSON431 the response for an HTTP 431 `application/problem+json` response
+	ApplicationproblemJSON431 *HeadersTooLarge
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Internal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ImportStockResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ImportStockResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ImportStockResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ImportStockResponse503Headers
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r ImportStockResponse) GetApplicationproblemJSON400() *BadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r ImportStockResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r ImportStockResponse) GetApplicationproblemJSON403() *Forbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r ImportStockResponse) GetApplicationproblemJSON413() *TooLarge {
+	return r.ApplicationproblemJSON413
+}
+
+// GetApplicationproblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r ImportStockResponse) GetApplicationproblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationproblemJSON415
+}
+
+// GetApplicationproblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r ImportStockResponse) GetApplicationproblemJSON422() *Unprocessable {
+	return r.ApplicationproblemJSON422
+}
+
+// GetApplicationproblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r ImportStockResponse) GetApplicationproblemJSON429() *RateLimited {
+	return r.ApplicationproblemJSON429
+}
+
+// GetApplicationproblemJSON431 returns the response for an HTTP 431 `application/problem+json` response
+func (r ImportStockResponse) GetApplicationproblemJSON431() *HeadersTooLarge {
+	return r.ApplicationproblemJSON431
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r ImportStockResponse) GetApplicationproblemJSON500() *Internal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r ImportStockResponse) GetApplicationproblemJSON503() *Unavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r ImportStockResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ImportStockResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ImportStockResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ImportStockResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -6759,6 +8725,461 @@ func (r ListMovementsResponse) ContentType() string {
 	return ""
 }
 
+// OpenStocktakeResponse201Headers the declared response headers of an HTTP 201 response for OpenStocktake
+type OpenStocktakeResponse201Headers struct {
+	IdempotentReplayed *string
+	Location           *string
+	XRequestId         *string
+}
+
+// OpenStocktakeResponse401Headers the declared response headers of an HTTP 401 response for OpenStocktake
+type OpenStocktakeResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// OpenStocktakeResponse409Headers the declared response headers of an HTTP 409 response for OpenStocktake
+type OpenStocktakeResponse409Headers struct {
+	RetryAfter *int
+}
+
+// OpenStocktakeResponse429Headers the declared response headers of an HTTP 429 response for OpenStocktake
+type OpenStocktakeResponse429Headers struct {
+	RetryAfter *int
+}
+
+// OpenStocktakeResponse503Headers the declared response headers of an HTTP 503 response for OpenStocktake
+type OpenStocktakeResponse503Headers struct {
+	RetryAfter *int
+}
+
+type OpenStocktakeResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Stocktake
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *BadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *Forbidden
+	// ApplicationproblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationproblemJSON404 *NotFound
+	// ApplicationproblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationproblemJSON409 *Conflict
+	// ApplicationproblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationproblemJSON413 *TooLarge
+	// ApplicationproblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationproblemJSON415 *UnsupportedMediaType
+	// ApplicationproblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationproblemJSON422 *Unprocessable
+	// ApplicationproblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationproblemJSON429 *RateLimited
+	// ApplicationproblemJSON431 the response for an HTTP 431 `application/problem+json` response
+	ApplicationproblemJSON431 *HeadersTooLarge
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Internal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *Unavailable
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *OpenStocktakeResponse201Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *OpenStocktakeResponse401Headers
+	// Headers409 the parsed response headers for an HTTP 409 response
+	Headers409 *OpenStocktakeResponse409Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *OpenStocktakeResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *OpenStocktakeResponse503Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r OpenStocktakeResponse) GetJSON201() *Stocktake {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r OpenStocktakeResponse) GetApplicationproblemJSON400() *BadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r OpenStocktakeResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r OpenStocktakeResponse) GetApplicationproblemJSON403() *Forbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r OpenStocktakeResponse) GetApplicationproblemJSON404() *NotFound {
+	return r.ApplicationproblemJSON404
+}
+
+// GetApplicationproblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r OpenStocktakeResponse) GetApplicationproblemJSON409() *Conflict {
+	return r.ApplicationproblemJSON409
+}
+
+// GetApplicationproblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r OpenStocktakeResponse) GetApplicationproblemJSON413() *TooLarge {
+	return r.ApplicationproblemJSON413
+}
+
+// GetApplicationproblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r OpenStocktakeResponse) GetApplicationproblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationproblemJSON415
+}
+
+// GetApplicationproblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r OpenStocktakeResponse) GetApplicationproblemJSON422() *Unprocessable {
+	return r.ApplicationproblemJSON422
+}
+
+// GetApplicationproblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r OpenStocktakeResponse) GetApplicationproblemJSON429() *RateLimited {
+	return r.ApplicationproblemJSON429
+}
+
+// GetApplicationproblemJSON431 returns the response for an HTTP 431 `application/problem+json` response
+func (r OpenStocktakeResponse) GetApplicationproblemJSON431() *HeadersTooLarge {
+	return r.ApplicationproblemJSON431
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r OpenStocktakeResponse) GetApplicationproblemJSON500() *Internal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r OpenStocktakeResponse) GetApplicationproblemJSON503() *Unavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r OpenStocktakeResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r OpenStocktakeResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r OpenStocktakeResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r OpenStocktakeResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetStocktakeResponse200Headers the declared response headers of an HTTP 200 response for GetStocktake
+type GetStocktakeResponse200Headers struct {
+	XRequestId *string
+}
+
+// GetStocktakeResponse401Headers the declared response headers of an HTTP 401 response for GetStocktake
+type GetStocktakeResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// GetStocktakeResponse429Headers the declared response headers of an HTTP 429 response for GetStocktake
+type GetStocktakeResponse429Headers struct {
+	RetryAfter *int
+}
+
+// GetStocktakeResponse503Headers the declared response headers of an HTTP 503 response for GetStocktake
+type GetStocktakeResponse503Headers struct {
+	RetryAfter *int
+}
+
+type GetStocktakeResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Stocktake
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *BadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *Forbidden
+	// ApplicationproblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationproblemJSON404 *NotFound
+	// ApplicationproblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationproblemJSON422 *Unprocessable
+	// ApplicationproblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationproblemJSON429 *RateLimited
+	// ApplicationproblemJSON431 the response for an HTTP 431 `application/problem+json` response
+	ApplicationproblemJSON431 *HeadersTooLarge
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Internal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetStocktakeResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *GetStocktakeResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *GetStocktakeResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *GetStocktakeResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetStocktakeResponse) GetJSON200() *Stocktake {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r GetStocktakeResponse) GetApplicationproblemJSON400() *BadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r GetStocktakeResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r GetStocktakeResponse) GetApplicationproblemJSON403() *Forbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r GetStocktakeResponse) GetApplicationproblemJSON404() *NotFound {
+	return r.ApplicationproblemJSON404
+}
+
+// GetApplicationproblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r GetStocktakeResponse) GetApplicationproblemJSON422() *Unprocessable {
+	return r.ApplicationproblemJSON422
+}
+
+// GetApplicationproblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r GetStocktakeResponse) GetApplicationproblemJSON429() *RateLimited {
+	return r.ApplicationproblemJSON429
+}
+
+// GetApplicationproblemJSON431 returns the response for an HTTP 431 `application/problem+json` response
+func (r GetStocktakeResponse) GetApplicationproblemJSON431() *HeadersTooLarge {
+	return r.ApplicationproblemJSON431
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r GetStocktakeResponse) GetApplicationproblemJSON500() *Internal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r GetStocktakeResponse) GetApplicationproblemJSON503() *Unavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r GetStocktakeResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetStocktakeResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetStocktakeResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetStocktakeResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CompleteStocktakeResponse200Headers the declared response headers of an HTTP 200 response for CompleteStocktake
+type CompleteStocktakeResponse200Headers struct {
+	IdempotentReplayed *string
+	XRequestId         *string
+}
+
+// CompleteStocktakeResponse401Headers the declared response headers of an HTTP 401 response for CompleteStocktake
+type CompleteStocktakeResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// CompleteStocktakeResponse409Headers the declared response headers of an HTTP 409 response for CompleteStocktake
+type CompleteStocktakeResponse409Headers struct {
+	RetryAfter *int
+}
+
+// CompleteStocktakeResponse429Headers the declared response headers of an HTTP 429 response for CompleteStocktake
+type CompleteStocktakeResponse429Headers struct {
+	RetryAfter *int
+}
+
+// CompleteStocktakeResponse503Headers the declared response headers of an HTTP 503 response for CompleteStocktake
+type CompleteStocktakeResponse503Headers struct {
+	RetryAfter *int
+}
+
+type CompleteStocktakeResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Stocktake
+	// ApplicationproblemJSON400 the response for an HTTP 400 `application/problem+json` response
+	ApplicationproblemJSON400 *BadRequest
+	// ApplicationproblemJSON401 the response for an HTTP 401 `application/problem+json` response
+	ApplicationproblemJSON401 *Unauthenticated
+	// ApplicationproblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationproblemJSON403 *Forbidden
+	// ApplicationproblemJSON404 the response for an HTTP 404 `application/problem+json` response
+	ApplicationproblemJSON404 *NotFound
+	// ApplicationproblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationproblemJSON409 *Conflict
+	// ApplicationproblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationproblemJSON413 *TooLarge
+	// ApplicationproblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationproblemJSON415 *UnsupportedMediaType
+	// ApplicationproblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationproblemJSON422 *Unprocessable
+	// ApplicationproblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationproblemJSON429 *RateLimited
+	// ApplicationproblemJSON431 the response for an HTTP 431 `application/problem+json` response
+	ApplicationproblemJSON431 *HeadersTooLarge
+	// ApplicationproblemJSON500 the response for an HTTP 500 `application/problem+json` response
+	ApplicationproblemJSON500 *Internal
+	// ApplicationproblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationproblemJSON503 *Unavailable
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CompleteStocktakeResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *CompleteStocktakeResponse401Headers
+	// Headers409 the parsed response headers for an HTTP 409 response
+	Headers409 *CompleteStocktakeResponse409Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *CompleteStocktakeResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *CompleteStocktakeResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CompleteStocktakeResponse) GetJSON200() *Stocktake {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSON400 returns the response for an HTTP 400 `application/problem+json` response
+func (r CompleteStocktakeResponse) GetApplicationproblemJSON400() *BadRequest {
+	return r.ApplicationproblemJSON400
+}
+
+// GetApplicationproblemJSON401 returns the response for an HTTP 401 `application/problem+json` response
+func (r CompleteStocktakeResponse) GetApplicationproblemJSON401() *Unauthenticated {
+	return r.ApplicationproblemJSON401
+}
+
+// GetApplicationproblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r CompleteStocktakeResponse) GetApplicationproblemJSON403() *Forbidden {
+	return r.ApplicationproblemJSON403
+}
+
+// GetApplicationproblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
+func (r CompleteStocktakeResponse) GetApplicationproblemJSON404() *NotFound {
+	return r.ApplicationproblemJSON404
+}
+
+// GetApplicationproblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r CompleteStocktakeResponse) GetApplicationproblemJSON409() *Conflict {
+	return r.ApplicationproblemJSON409
+}
+
+// GetApplicationproblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r CompleteStocktakeResponse) GetApplicationproblemJSON413() *TooLarge {
+	return r.ApplicationproblemJSON413
+}
+
+// GetApplicationproblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r CompleteStocktakeResponse) GetApplicationproblemJSON415() *UnsupportedMediaType {
+	return r.ApplicationproblemJSON415
+}
+
+// GetApplicationproblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r CompleteStocktakeResponse) GetApplicationproblemJSON422() *Unprocessable {
+	return r.ApplicationproblemJSON422
+}
+
+// GetApplicationproblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r CompleteStocktakeResponse) GetApplicationproblemJSON429() *RateLimited {
+	return r.ApplicationproblemJSON429
+}
+
+// GetApplicationproblemJSON431 returns the response for an HTTP 431 `application/problem+json` response
+func (r CompleteStocktakeResponse) GetApplicationproblemJSON431() *HeadersTooLarge {
+	return r.ApplicationproblemJSON431
+}
+
+// GetApplicationproblemJSON500 returns the response for an HTTP 500 `application/problem+json` response
+func (r CompleteStocktakeResponse) GetApplicationproblemJSON500() *Internal {
+	return r.ApplicationproblemJSON500
+}
+
+// GetApplicationproblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r CompleteStocktakeResponse) GetApplicationproblemJSON503() *Unavailable {
+	return r.ApplicationproblemJSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r CompleteStocktakeResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CompleteStocktakeResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CompleteStocktakeResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CompleteStocktakeResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ListDeductionsWithResponse List the deductions of an order
 //
 // The caller's own, oldest first, without `items`. A page of `limit` entries has a `next_cursor`, unless nothing follows for certain. With
@@ -6971,6 +9392,28 @@ func (c *ClientWithResponses) ReturnDeductionWithResponse(ctx context.Context, i
 	return ParseReturnDeductionResponse(rsp)
 }
 
+// ListEventsWithResponse Hear what happened
+//
+// Events in an order in which a reader skips none: nothing ever appears before an event that was listed. Keep `next_cursor` and go on
+// with it; an answer without events means that there are none yet.
+//
+// `holdfast.low-stock` is told once when what is available of an item falls to its `low_stock_at` or below, and again only after it was
+// above it. A new item begins low: it must have been above its mark once. An event is written in the transaction that made it true. Of two
+// events of one item the one with the higher `version` is the later one.
+//
+// Each is a CloudEvent: `id` names the item and the version, so whoever gets one twice can tell.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/events (the `ListEvents` operationId).
+func (c *ClientWithResponses) ListEventsWithResponse(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*ListEventsResponse, error) {
+	rsp, err := c.ListEvents(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListEventsResponse(rsp)
+}
+
 // GetInvariantsWithResponse Does everything still add up
 //
 // The last verdict of the continuous check, whichever instance made it. It goes around all items and all idempotency keys, again and again; a finding is
@@ -7085,6 +9528,24 @@ func (c *ClientWithResponses) ReturnOrderWithResponse(ctx context.Context, order
 	return ParseReturnOrderResponse(rsp)
 }
 
+// ListSettlementsWithResponse What moved in a day
+//
+// One entry for each item that moved in the day: `opening + received − deducted + returned + adjusted = closing`. An item without an
+// entry did not move; what it closed with last is what it opens with next. The day of an item ends at its last movement before
+// midnight, `version`. A day that is not settled yet is 404. In the order in which the items were created.
+// With `format=csv` the whole day is sent at once, and `limit` and `cursor` are not allowed.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/settlements/{date} (the `ListSettlements` operationId).
+func (c *ClientWithResponses) ListSettlementsWithResponse(ctx context.Context, date openapi_types.Date, params *ListSettlementsParams, reqEditors ...RequestEditorFn) (*ListSettlementsResponse, error) {
+	rsp, err := c.ListSettlements(ctx, date, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListSettlementsResponse(rsp)
+}
+
 // ListItemsWithResponse List items
 //
 // In order of SKU, then location, byte by byte. A page of `limit` entries has a `next_cursor`, unless nothing follows for
@@ -7099,6 +9560,50 @@ func (c *ClientWithResponses) ListItemsWithResponse(ctx context.Context, params 
 		return nil, err
 	}
 	return ParseListItemsResponse(rsp)
+}
+
+// ExportStockWithResponse Export stock
+//
+// Every item, in order of SKU, then location, byte by byte, as a stream: each is as it was when its part of the list was read. NDJSON, or CSV
+// when the `Accept` header says `text/csv`. What was exported can be imported. A stream that was cut off shows as a broken transfer. The
+// item whose SKU is `export` is looked at as `%65xport`.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/stock/export (the `ExportStock` operationId).
+func (c *ClientWithResponses) ExportStockWithResponse(ctx context.Context, params *ExportStockParams, reqEditors ...RequestEditorFn) (*ExportStockResponse, error) {
+	rsp, err := c.ExportStock(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExportStockResponse(rsp)
+}
+
+// ImportStockWithBodyWithResponse Import stock, row by row
+//
+// A stream of rows, each of which is done or refused by itself, with one line of the answer for each, in order, and a `summary` as
+// the last line. An answer without a summary was cut off: rows were done or not, none by half. Sending the same rows again under the same
+// `Idempotency-Key` finishes the work and repeats nothing.
+//
+// A row names an item and says what is to be: `on_hand`, counted, or a `delta`, or neither; and settings, of which those left out stay as
+// they are. `on_hand` replaces the figure `expected_on_hand`, 0 when left out: a row that finds another figure is refused with the one
+// there is. A row's key is its own `key`, or else the request's `Idempotency-Key` with `#` and the number of its line.
+//
+// CSV has a header line with the names of the members; an empty cell says nothing. Members and columns that an export has and an import
+// does not use are ignored. The answer is NDJSON either way. It is written as the rows are done, and rows are read no faster than
+// it is read: whoever sends many rows should read meanwhile, or ask for `results=refused`.
+//
+// At most 256 MiB and 30 minutes, 64 KiB a row; a stream that stands still for 30 seconds is ended.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/stock/import (the `ImportStock` operationId).
+func (c *ClientWithResponses) ImportStockWithBodyWithResponse(ctx context.Context, params *ImportStockParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ImportStockResponse, error) {
+	rsp, err := c.ImportStockWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseImportStockResponse(rsp)
 }
 
 // GetItemWithResponse Look at an item
@@ -7204,7 +9709,9 @@ func (c *ClientWithResponses) ExplainItemWithResponse(ctx context.Context, sku S
 // ListMovementsWithResponse Read an item's history
 //
 // Every change the item ever had, by version: 1, 2, 3 … without gaps. The sum of all `delta_on_hand` is `on_hand`. Go on with
-// `after_version` set to the answer's `next_after_version`.
+// `after_version` set to the answer's `next_after_version`. Where old movements were archived, the history begins with one `checkpoint`: it has
+// the version of the last of them and stands for all up to it, so a reader who was at a version below it takes its `on_hand` and
+// `held` and goes on from there.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -7215,6 +9722,87 @@ func (c *ClientWithResponses) ListMovementsWithResponse(ctx context.Context, sku
 		return nil, err
 	}
 	return ParseListMovementsResponse(rsp)
+}
+
+// OpenStocktakeWithBodyWithResponse Begin to count an item
+//
+// At most one count of an item is open. It ends when it is completed, or with its time: then the item may be counted anew, and the
+// abandoned count can write nothing any more. Stock keeps moving meanwhile.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/stock/{sku}/stocktakes (the `OpenStocktake` operationId).
+func (c *ClientWithResponses) OpenStocktakeWithBodyWithResponse(ctx context.Context, sku Sku, params *OpenStocktakeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*OpenStocktakeResponse, error) {
+	rsp, err := c.OpenStocktakeWithBody(ctx, sku, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseOpenStocktakeResponse(rsp)
+}
+
+// OpenStocktakeWithResponse Begin to count an item
+//
+// At most one count of an item is open. It ends when it is completed, or with its time: then the item may be counted anew, and the
+// abandoned count can write nothing any more. Stock keeps moving meanwhile.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/stock/{sku}/stocktakes (the `OpenStocktake` operationId).
+func (c *ClientWithResponses) OpenStocktakeWithResponse(ctx context.Context, sku Sku, params *OpenStocktakeParams, body OpenStocktakeJSONRequestBody, reqEditors ...RequestEditorFn) (*OpenStocktakeResponse, error) {
+	rsp, err := c.OpenStocktake(ctx, sku, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseOpenStocktakeResponse(rsp)
+}
+
+// GetStocktakeWithResponse Look at a stocktake
+//
+// As it is now, with what it wrote if it is completed.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/stock/{sku}/stocktakes/{id} (the `GetStocktake` operationId).
+func (c *ClientWithResponses) GetStocktakeWithResponse(ctx context.Context, sku Sku, id StocktakeId, params *GetStocktakeParams, reqEditors ...RequestEditorFn) (*GetStocktakeResponse, error) {
+	rsp, err := c.GetStocktake(ctx, sku, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetStocktakeResponse(rsp)
+}
+
+// CompleteStocktakeWithBodyWithResponse Write what was counted
+//
+// `counted` is what was there when the count was opened: the difference from `on_hand` of then is booked as one movement of kind
+// `count`, and what moved since stays moved; `moved` says what that was. It is written only while no newer count of the item was
+// opened and the time is not over (`stocktake-over` otherwise). The same figure again changes nothing and needs no key.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/stock/{sku}/stocktakes/{id}/complete (the `CompleteStocktake` operationId).
+func (c *ClientWithResponses) CompleteStocktakeWithBodyWithResponse(ctx context.Context, sku Sku, id StocktakeId, params *CompleteStocktakeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CompleteStocktakeResponse, error) {
+	rsp, err := c.CompleteStocktakeWithBody(ctx, sku, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCompleteStocktakeResponse(rsp)
+}
+
+// CompleteStocktakeWithResponse Write what was counted
+//
+// `counted` is what was there when the count was opened: the difference from `on_hand` of then is booked as one movement of kind
+// `count`, and what moved since stays moved; `moved` says what that was. It is written only while no newer count of the item was
+// opened and the time is not over (`stocktake-over` otherwise). The same figure again changes nothing and needs no key.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/stock/{sku}/stocktakes/{id}/complete (the `CompleteStocktake` operationId).
+func (c *ClientWithResponses) CompleteStocktakeWithResponse(ctx context.Context, sku Sku, id StocktakeId, params *CompleteStocktakeParams, body CompleteStocktakeJSONRequestBody, reqEditors ...RequestEditorFn) (*CompleteStocktakeResponse, error) {
+	rsp, err := c.CompleteStocktake(ctx, sku, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCompleteStocktakeResponse(rsp)
 }
 
 // ParseListDeductionsResponse parses an HTTP response from a ListDeductionsWithResponse call
@@ -8487,6 +11075,131 @@ func ParseReturnDeductionResponse(rsp *http.Response) (*ReturnDeductionResponse,
 	return response, nil
 }
 
+// ParseListEventsResponse parses an HTTP response from a ListEventsWithResponse call
+func ParseListEventsResponse(rsp *http.Response) (*ListEventsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListEventsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest EventList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Unprocessable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 431:
+		var dest HeadersTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON431 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ListEventsResponse200Headers
+		if values := rsp.Header.Values("X-Request-Id"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Request-Id", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRequestId = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers ListEventsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers ListEventsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers ListEventsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseGetInvariantsResponse parses an HTTP response from a GetInvariantsWithResponse call
 func ParseGetInvariantsResponse(rsp *http.Response) (*GetInvariantsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -9407,6 +12120,141 @@ func ParseReturnOrderResponse(rsp *http.Response) (*ReturnOrderResponse, error) 
 	return response, nil
 }
 
+// ParseListSettlementsResponse parses an HTTP response from a ListSettlementsWithResponse call
+func ParseListSettlementsResponse(rsp *http.Response) (*ListSettlementsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListSettlementsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SettlementList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Unprocessable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 431:
+		var dest HeadersTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON431 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	case rsp.StatusCode == 200:
+		// Content-type (text/csv) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ListSettlementsResponse200Headers
+		if values := rsp.Header.Values("X-Request-Id"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Request-Id", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRequestId = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers ListSettlementsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers ListSettlementsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers ListSettlementsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseListItemsResponse parses an HTTP response from a ListItemsWithResponse call
 func ParseListItemsResponse(rsp *http.Response) (*ListItemsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -9519,6 +12367,256 @@ func ParseListItemsResponse(rsp *http.Response) (*ListItemsResponse, error) {
 		response.Headers429 = &headers
 	case rsp.StatusCode == 503:
 		var headers ListItemsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseExportStockResponse parses an HTTP response from a ExportStockWithResponse call
+func ParseExportStockResponse(rsp *http.Response) (*ExportStockResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ExportStockResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Unprocessable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 431:
+		var dest HeadersTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON431 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ExportStockResponse200Headers
+		if values := rsp.Header.Values("X-Request-Id"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Request-Id", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRequestId = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers ExportStockResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers ExportStockResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers ExportStockResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseImportStockResponse parses an HTTP response from a ImportStockWithResponse call
+func ParseImportStockResponse(rsp *http.Response) (*ImportStockResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ImportStockResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Unprocessable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 431:
+		var dest HeadersTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON431 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ImportStockResponse200Headers
+		if values := rsp.Header.Values("X-Request-Id"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Request-Id", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRequestId = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers ImportStockResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers ImportStockResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers ImportStockResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
@@ -10385,6 +13483,485 @@ func ParseListMovementsResponse(rsp *http.Response) (*ListMovementsResponse, err
 		response.Headers429 = &headers
 	case rsp.StatusCode == 503:
 		var headers ListMovementsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseOpenStocktakeResponse parses an HTTP response from a OpenStocktakeWithResponse call
+func ParseOpenStocktakeResponse(rsp *http.Response) (*OpenStocktakeResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &OpenStocktakeResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Stocktake
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Unprocessable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 431:
+		var dest HeadersTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON431 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers OpenStocktakeResponse201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		if values := rsp.Header.Values("X-Request-Id"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Request-Id", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRequestId = &value
+		}
+		response.Headers201 = &headers
+	case rsp.StatusCode == 401:
+		var headers OpenStocktakeResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 409:
+		var headers OpenStocktakeResponse409Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers409 = &headers
+	case rsp.StatusCode == 429:
+		var headers OpenStocktakeResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers OpenStocktakeResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetStocktakeResponse parses an HTTP response from a GetStocktakeWithResponse call
+func ParseGetStocktakeResponse(rsp *http.Response) (*GetStocktakeResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetStocktakeResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Stocktake
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Unprocessable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 431:
+		var dest HeadersTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON431 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetStocktakeResponse200Headers
+		if values := rsp.Header.Values("X-Request-Id"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Request-Id", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRequestId = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers GetStocktakeResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers GetStocktakeResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers GetStocktakeResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCompleteStocktakeResponse parses an HTTP response from a CompleteStocktakeWithResponse call
+func ParseCompleteStocktakeResponse(rsp *http.Response) (*CompleteStocktakeResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CompleteStocktakeResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Stocktake
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthenticated
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Unprocessable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 431:
+		var dest HeadersTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON431 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CompleteStocktakeResponse200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("X-Request-Id"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Request-Id", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRequestId = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers CompleteStocktakeResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 409:
+		var headers CompleteStocktakeResponse409Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers409 = &headers
+	case rsp.StatusCode == 429:
+		var headers CompleteStocktakeResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers CompleteStocktakeResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

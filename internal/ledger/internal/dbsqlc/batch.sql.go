@@ -123,9 +123,9 @@ WITH item_change AS (
     INSERT INTO events (item_id, version, on_hand, held, safety_stock, low_stock_at, at, kind)
     SELECT e.item_id, e.version, e.on_hand, e.held, e.safety_stock, e.low_stock_at, now(), e.kind
     FROM ROWS FROM (
-        unnest($48::bigint[]), unnest($49::bigint[]), unnest($50::bigint[]),
-        unnest($51::bigint[]), unnest($52::bigint[]), unnest($53::bigint[]),
-        unnest($54::text[])
+        unnest($56::bigint[]), unnest($57::bigint[]), unnest($58::bigint[]),
+        unnest($59::bigint[]), unnest($60::bigint[]), unnest($61::bigint[]),
+        unnest($62::text[])
     ) AS e(item_id, version, on_hand, held, safety_stock, low_stock_at, kind)
     WHERE (SELECT as_seen FROM verdict)
 )
