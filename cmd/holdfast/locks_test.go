@@ -183,8 +183,9 @@ func TestLocksOfAServiceAreOnItsAdminListener(t *testing.T) {
 	if err := json.Unmarshal(body, &lists); err != nil {
 		t.Fatalf("%v: %s", err, body)
 	}
-	if lists[0].Backend != "redis" || len(lists[0].Locks) != 1 || lists[0].Locks[0].Value != s.leases["redis"].Owner() {
-		t.Errorf("%+v", lists)
+	// The service's own jobs may hold locks beside the one that the test took.
+	if lists[0].Backend != "redis" || !slices.ContainsFunc(lists[0].Locks, func(l heldLock) bool { return l.Value == s.leases["redis"].Owner() }) {
+		t.Errorf("%s", body)
 	}
 }
 

@@ -108,8 +108,9 @@ func TestSourcingNamesWhereItTook(t *testing.T) {
 		t.Errorf("short lines %+v", *p.Short)
 	}
 	take(york, "not-theirs", `"quantity":1,"sourcing":"any","locations":["york","hull"]`).problem(t, 403, "forbidden")
+	w.stockUpAt(t, "mug", "hull", 1) // a short line beside the unknown one would be an answer as good
 	for _, line := range []string{`"quantity":1,"sourcing":"any","locations":["a","b"]`, `"quantity":1,"sourcing":"any"`} {
-		sku := `{"order_id":"u","lines":[{"sku":"kettle","quantity":1,"location":"hull"},{"sku":"no",` + line + `}]}`
+		sku := `{"order_id":"u","lines":[{"sku":"mug","quantity":1,"location":"hull"},{"sku":"no",` + line + `}]}`
 		p := w.call(t, shop, "POST", "/v1/deductions", sku, key("u")...).problem(t, 422, "unknown-item")
 		if want := []openapi.UnknownLine{{Pointer: "/lines/1/sku", Sku: "no"}}; cmp.Diff(want, *p.Unknown) != "" {
 			t.Errorf("unknown %+v", *p.Unknown)

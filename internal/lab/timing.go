@@ -134,10 +134,10 @@ func overlapNever(ctx context.Context, s *Stage) (bool, error) {
 	overlaps, err := shifts(ctx, func(ctx context.Context, number int, on *shift, d time.Duration) error {
 		for {
 			err := locker.Do(ctx, s.numbered(number), func(ctx context.Context, _ *lock.Lease) error { return on.work(ctx, d) })
-			if !isLost(err) {
+			if !isLost(err) && !errors.Is(err, lock.ErrUnknownOutcome) {
 				return err
 			}
-			lost.Add(1) // this machine was too busy to renew in time: the work was ended, and is done again
+			lost.Add(1) // this machine was too busy to ask or renew in time: the work was ended or not begun, and is done again
 		}
 	})
 	s.Note("%d of %d overlapped; %d were ended by their lease and done again", overlaps, workItems, lost.Load())

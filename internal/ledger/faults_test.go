@@ -512,3 +512,33 @@ func TestACommitWhoseReplyIsLostIsUnknown(t *testing.T) {
 		t.Errorf("got %s", figures(got))
 	}
 }
+
+// Between the look-up of live orders and that of keys another process makes the very deduction that is asked about:
+// whoever finds the order has to find its key, too.
+func TestARetryIsNotTakenForAnotherOrder(t *testing.T) {
+	t.Parallel()
+	database := sandbox.Database(t)
+	wire, through := behind(t, database)
+	slow, fast := openAt(t, through), openAt(t, database)
+	stockUp(t, fast, "A", 10)
+	seen := map[string]bool{}
+	second := wire.OnRequest(func(request []byte) bool {
+		for _, lookUp := range []string{"-- name: FindOperations", "-- name: FindLive"} {
+			if bytes.Contains(request, []byte(lookUp)) {
+				seen[lookUp] = true
+			}
+		}
+		return len(seen) == 2
+	}, fault.HoldRequest)
+	r := order("O", "A")
+	answered := make(chan error, 1)
+	go func() { _, err := slow.Recall(t.Context(), r); answered <- err }()
+	happens(t, "the second look-up", second)
+	if _, err := fast.Deduct(t.Context(), order("O", "A")); err != nil {
+		t.Fatal(err)
+	}
+	wire.Restore()
+	if err := <-answered; err != nil {
+		t.Errorf("the retry is told: %v", err)
+	}
+}

@@ -135,32 +135,48 @@ func lineOf(r *dbsqlc.ReadDeductionsRow) stock.Line {
 	}
 }
 
-// readNames looks up keys, orders and what customers have.
+// readNames looks up orders, what customers have, and keys. Keys come last: every look-up sees what was committed when it
+// began, and whoever finds a live order has to find the key that made it, or a retry would be told that another key did.
 func readNames(ctx context.Context, q *dbsqlc.Queries, v *view, n needs) error {
 	if defect.On(defect.IgnoreKey) {
 		return nil
 	}
-	if len(n.keys) > 0 {
-		arg := dbsqlc.FindOperationsParams{Clients: make([]string, len(n.keys)), Keys: make([]string, len(n.keys))}
-		for i, k := range n.keys {
-			arg.Clients[i], arg.Keys[i] = k.Client, k.Key
-		}
-		found, err := q.FindOperations(ctx, arg)
-		if err != nil {
-			return err
-		}
-		v.operations = make(map[stock.Keyed]operationRow, len(found))
-		for i := range found {
-			v.operations[stock.Keyed{Client: found[i].Client, Key: found[i].Key}] = operationOf(&found[i])
-		}
-	}
-	if err := readUnits(ctx, q, v, n.units); err != nil || len(n.orders) == 0 {
+	if err := readLive(ctx, q, v, n.orders); err != nil {
 		return err
 	}
-	arg := dbsqlc.FindLiveParams{
-		Clients: make([]string, len(n.orders)), Orders: make([]string, len(n.orders)), Parts: make([]string, len(n.orders)),
+	if err := readUnits(ctx, q, v, n.units); err != nil {
+		return err
 	}
-	for i, o := range n.orders {
+	return readOperations(ctx, q, v, n.keys)
+}
+
+func readOperations(ctx context.Context, q *dbsqlc.Queries, v *view, keys []stock.Keyed) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	arg := dbsqlc.FindOperationsParams{Clients: make([]string, len(keys)), Keys: make([]string, len(keys))}
+	for i, k := range keys {
+		arg.Clients[i], arg.Keys[i] = k.Client, k.Key
+	}
+	found, err := q.FindOperations(ctx, arg)
+	if err != nil {
+		return err
+	}
+	v.operations = make(map[stock.Keyed]operationRow, len(found))
+	for i := range found {
+		v.operations[stock.Keyed{Client: found[i].Client, Key: found[i].Key}] = operationOf(&found[i])
+	}
+	return nil
+}
+
+func readLive(ctx context.Context, q *dbsqlc.Queries, v *view, orders []orderPart) error {
+	if len(orders) == 0 {
+		return nil
+	}
+	arg := dbsqlc.FindLiveParams{
+		Clients: make([]string, len(orders)), Orders: make([]string, len(orders)), Parts: make([]string, len(orders)),
+	}
+	for i, o := range orders {
 		arg.Clients[i], arg.Orders[i], arg.Parts[i] = o.client, o.order, o.part
 	}
 	found, err := q.FindLive(ctx, arg)
