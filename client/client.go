@@ -14,19 +14,32 @@ import (
 
 // The types of the contract that calls are made of.
 type (
-	NewDeduction     = api.NewDeduction
-	NewLine          = api.NewLine
-	Deduction        = api.Deduction
-	Item             = api.Item
-	Levels           = api.Levels
-	Commit           = api.Commit
-	Return           = api.Return
-	Extension        = api.Extension
-	Adjustment       = api.Adjustment
+	// NewDeduction is what an order wants taken or held.
+	NewDeduction = api.NewDeduction
+	// NewLine is a line of it.
+	NewLine = api.NewLine
+	// Deduction is what an order took or holds.
+	Deduction = api.Deduction
+	// Item is a SKU at a location with its figures.
+	Item = api.Item
+	// Levels are the figures of an item at a version.
+	Levels = api.Levels
+	// Commit says what of a hold is taken.
+	Commit = api.Commit
+	// Return says which goods came back.
+	Return = api.Return
+	// Extension moves the end of a hold.
+	Extension = api.Extension
+	// Adjustment changes what is physically there.
+	Adjustment = api.Adjustment
+	// AdjustmentResult is what became of an adjustment.
 	AdjustmentResult = api.AdjustmentResult
-	Operation        = api.Operation
-	Problem          = api.Problem
-	ShortLine        = api.ShortLine
+	// Operation is what happened under a key.
+	Operation = api.Operation
+	// Problem is why a request was not carried out (RFC 9457).
+	Problem = api.Problem
+	// ShortLine is a line of which there is not enough.
+	ShortLine = api.ShortLine
 )
 
 // Client calls one Holdfast as one client of it. It is safe for concurrent use.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -175,8 +176,8 @@ func (b *lockBackends) Close() error {
 	for _, backend := range b.all {
 		errs = append(errs, backend.Close())
 	}
-	for i := len(b.close) - 1; i >= 0; i-- {
-		errs = append(errs, b.close[i]())
+	for _, end := range slices.Backward(b.close) {
+		errs = append(errs, end())
 	}
 	return errors.Join(errs...)
 }

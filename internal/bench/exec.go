@@ -29,7 +29,8 @@ func (c Cost) String() string {
 	if total == 0 {
 		return "cpu: not known here"
 	}
-	text := fmt.Sprintf("cpu: %.1f s", total.Seconds())
+	var text strings.Builder
+	fmt.Fprintf(&text, "cpu: %.1f s", total.Seconds())
 	for _, part := range []struct {
 		name string
 		used float64
@@ -37,7 +38,7 @@ func (c Cost) String() string {
 		{"load generator", c.Generator.Seconds()}, {"service", c.Service.Seconds()},
 		{"Redis", c.Redis.Seconds()}, {"Postgres", c.Postgres.Seconds()},
 	} {
-		text += fmt.Sprintf(", %s %.1f s (%.0f %%)", part.name, part.used, part.used/total.Seconds()*100)
+		fmt.Fprintf(&text, ", %s %.1f s (%.0f %%)", part.name, part.used, part.used/total.Seconds()*100)
 	}
-	return text
+	return text.String()
 }

@@ -61,7 +61,7 @@ func (g *Gate) peek(ctx context.Context, item stock.Item) (Figures, error) {
 	return f, err
 }
 
-// ErrUnreadable: the gate's key for an item is not of the form that gate.lua writes. The script replaces it when it is
+// ErrUnreadable says that the gate's key for an item is not of the form that gate.lua writes. The script replaces it when it is
 // next asked for the item.
 var ErrUnreadable = errors.New("the gate's figures cannot be read")
 

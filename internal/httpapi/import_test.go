@@ -205,6 +205,7 @@ func TestImportThatIsCutOffLeavesWholeRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	for range 2 { // answered while the rest has not come yet
 		if !lines.Scan() || !strings.Contains(lines.Text(), `"applied"`) {
@@ -215,11 +216,10 @@ func TestImportThatIsCutOffLeavesWholeRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	deadline := time.Now().Add(30 * time.Second)
-	for !strings.Contains(w.log.String(), "/v1/stock/import") {
+	for ; !strings.Contains(w.log.String(), "/v1/stock/import"); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the import does not end")
 		}
-		time.Sleep(time.Millisecond)
 	}
 	w.call(t, shop, "GET", "/v1/stock/C?location=default", "").problem(t, 404, "not-found")
 	got, _ := w.bring(t, shop, asCSV, "?create=true", rows+"00\n", "k")
@@ -257,9 +257,11 @@ func TestImportTakesNoMoreThanIsRead(t *testing.T) {
 		t.Fatalf("all %d MiB were taken although nobody reads", sent>>20)
 	}
 	t.Logf("stuck after %d KiB, %d MiB of heap", sent>>10, heap.HeapAlloc>>20)
-	if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
-		t.Errorf("reading at last: %v", err)
+	at, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatalf("reading at last: %v", err)
 	}
+	_ = at.Body.Close() // the connection goes with the test
 }
 
 // Many rows come in one stream, faster than orders could, and go out in another.

@@ -90,7 +90,7 @@ func (o operations) settlementsCSV(c *call, q *stock.SettlementQuery, p openapi.
 		}
 		w.Flush()
 		if w.Error() != nil || page.Next == 0 {
-			return nil
+			return nil //nolint:nilerr // whoever does not read any more needs no answer
 		}
 		q.After = page.Next
 		if page, err = o.stock.Settlements(c.ctx, *q); err != nil {

@@ -3,8 +3,6 @@ package httpapi
 import (
 	"net/http"
 
-	"github.com/google/uuid"
-
 	"github.com/holdfast-stock/holdfast/internal/httpapi/internal/openapi"
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
@@ -41,7 +39,7 @@ func (o operations) GetStocktake(w http.ResponseWriter, _ *http.Request, sku ope
 		if err != nil {
 			return err
 		}
-		s, err := o.stock.Stocktake(c.ctx, c.client.name, uuid.UUID(id))
+		s, err := o.stock.Stocktake(c.ctx, c.client.name, id)
 		if err != nil {
 			return err
 		}
@@ -56,7 +54,7 @@ func (o operations) GetStocktake(w http.ResponseWriter, _ *http.Request, sku ope
 func (o operations) CompleteStocktake(w http.ResponseWriter, _ *http.Request, sku openapi.Sku, id openapi.StocktakeId, p openapi.CompleteStocktakeParams) {
 	c := callOf(w)
 	c.run(func() error {
-		req := stock.CompleteStocktakeRequest{Client: c.client.name, ID: uuid.UUID(id)}
+		req := stock.CompleteStocktakeRequest{Client: c.client.name, ID: id}
 		var err error
 		if req.Item, err = c.item(sku, p.Location); err != nil {
 			return err

@@ -80,10 +80,10 @@ func (e *Explanation) inLedger() []string {
 	if l.Available() < 0 {
 		words = append(words, "That is below zero because the safety stock is more than what is free. Nothing is oversold.")
 	}
-	switch {
-	case e.Holds == 0:
+	switch e.Holds {
+	case 0:
 		words = append(words, "No open hold has it.")
-	case e.Holds == 1:
+	case 1:
 		words = append(words, fmt.Sprintf("One open hold has %d, until %s.", e.Held, clock(e.Holders[0].ExpiresAt)))
 	default:
 		words = append(words, fmt.Sprintf("%d open holds have %d; the first of them ends at %s.", e.Holds, e.Held, clock(e.Holders[0].ExpiresAt)))

@@ -109,7 +109,7 @@ func (w *world) history(t *testing.T, sku string, random *rand.Rand) {
 
 // Every kind of corruption of the ledger, on an item of its own, is found and named, and nothing else is; repairing does not
 // touch it.
-func TestCorruptionOfTheLedgerIsFound(t *testing.T) {
+func TestCorruptionOfTheLedgerIsFound(t *testing.T) { //nolint:funlen // mostly a table
 	t.Parallel()
 	const of = ` WHERE item_id = (SELECT id FROM items WHERE sku = $1)`
 	const first = ` WHERE version = 1 AND item_id = (SELECT id FROM items WHERE sku = $1)`
@@ -242,7 +242,7 @@ func (w *world) hash(t *testing.T, client *redis.Client, sku string) string {
 }
 
 // Every kind of corruption of the gate is found and named, repaired once, and gone.
-func TestCorruptionOfTheGateIsRepaired(t *testing.T) {
+func TestCorruptionOfTheGateIsRepaired(t *testing.T) { //nolint:funlen // mostly a table
 	t.Parallel()
 	add := func(from, to int, n uint64) func(b []byte) []byte { // to a big-endian number in a field
 		return func(b []byte) []byte {

@@ -99,13 +99,9 @@ func (setup *childSetup) run(in io.Reader, out io.Writer) error {
 		if !ok || err != nil {
 			return fmt.Errorf("told %q", lines.Text())
 		}
-		for {
+		// While the other one is at it, or we were it and died, it is asked again, until somebody has ended the tick.
+		for err = lock.ErrHeld; errors.Is(err, lock.ErrHeld); time.Sleep(20 * time.Millisecond) {
 			err = runner.RunDue(context.Background(), time.Unix(0, nanoseconds))
-			// The other one is at it, or we were it and died: until somebody has ended the tick it is asked again.
-			if !errors.Is(err, lock.ErrHeld) {
-				break
-			}
-			time.Sleep(20 * time.Millisecond) // a poll: the end of the other's run is in the ledger
 		}
 		fmt.Fprintln(out, "ran", strings.ReplaceAll(fmt.Sprint(err), "\n", "; "))
 	}
@@ -179,7 +175,7 @@ func startRunner(t *testing.T, setup childSetup) *runnerProcess {
 	t.Cleanup(func() {
 		_ = p.in.Close() // it ends when there is nothing left to read
 		go func() {
-			for range p.lines { //nolint:revive // until it has ended
+			for range p.lines { // until it has ended
 			}
 		}()
 		reading.Wait()

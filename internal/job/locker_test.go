@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -87,8 +88,8 @@ type opener struct {
 func (o *opener) later(f func()) { o.closes = append(o.closes, f) }
 
 func (o *opener) close() {
-	for i := len(o.closes) - 1; i >= 0; i-- {
-		o.closes[i]()
+	for _, end := range slices.Backward(o.closes) {
+		end()
 	}
 }
 

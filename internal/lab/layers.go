@@ -141,7 +141,7 @@ func (p *Path) run(ctx context.Context, s *Stage, trouble Trouble, lasts time.Du
 	if err != nil {
 		return PathResult{}, err
 	}
-	return total.result(p.Name, trouble, args, int64(args.Items)*pathUnits-left), nil
+	return total.result(p.Name, trouble, int64(args.Items)*pathUnits-left), nil
 }
 
 // befall brings the trouble about while the sellers sell.

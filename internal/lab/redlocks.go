@@ -8,7 +8,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-stock/holdfast/internal/fault"
 	"github.com/holdfast-stock/holdfast/internal/lock"
 	"github.com/holdfast-stock/holdfast/internal/lock/redislock"
 	"github.com/holdfast-stock/holdfast/internal/sandbox"
@@ -149,24 +148,24 @@ func redlockSlowReplies() *Experiment {
 }
 
 // slowMasters are five servers behind wires that delay every reply.
-func (s *Stage) slowMasters(ctx context.Context, delay time.Duration) (sandbox.RedisGroup, []string, []*fault.Proxy, error) {
-	masters, err := s.OwnMasters(ctx, 5)
-	if err != nil {
-		return nil, nil, nil, err
+func (s *Stage) slowMasters(ctx context.Context, delay time.Duration) (masters sandbox.RedisGroup, slow []string, err error) {
+	if masters, err = s.OwnMasters(ctx, 5); err != nil {
+		return nil, nil, err
 	}
-	addrs, wires := make([]string, len(masters)), make([]*fault.Proxy, len(masters))
+	slow = make([]string, len(masters))
 	for i, master := range masters {
-		if wires[i], err = s.Proxy(master.Addr()); err != nil {
-			return nil, nil, nil, err
+		wire, err := s.Proxy(master.Addr())
+		if err != nil {
+			return nil, nil, err
 		}
-		wires[i].DelayReplies(delay)
-		addrs[i] = wires[i].Addr()
+		wire.DelayReplies(delay)
+		slow[i] = wire.Addr()
 	}
-	return masters, addrs, wires, nil
+	return masters, slow, nil
 }
 
 func countBlindly(ctx context.Context, s *Stage) (bool, error) {
-	masters, slow, _, err := s.slowMasters(ctx, shortTTL/2)
+	masters, slow, err := s.slowMasters(ctx, shortTTL/2)
 	if err != nil {
 		return false, err
 	}
@@ -199,7 +198,7 @@ func (s *Stage) setEverywhere(ctx context.Context, addrs []string, owner string,
 
 func refuseLate(ctx context.Context, s *Stage) (bool, error) {
 	const ttl = time.Second
-	masters, slow, _, err := s.slowMasters(ctx, ttl)
+	masters, slow, err := s.slowMasters(ctx, ttl)
 	if err != nil {
 		return false, err
 	}

@@ -73,7 +73,7 @@ func (t *tally) quantile(share float64) time.Duration {
 	return 0
 }
 
-func (t *tally) result(path string, trouble Trouble, args sellerArgs, taken int64) PathResult {
+func (t *tally) result(path string, trouble Trouble, taken int64) PathResult {
 	return PathResult{
 		Path: path, Trouble: trouble, Orders: t.Orders, Failed: t.Failed,
 		Rate: float64(t.Orders) / t.Lasted.Seconds(), P50: t.quantile(.5), P99: t.quantile(.99),

@@ -105,7 +105,9 @@ func overlapNaively(ctx context.Context, s *Stage) (bool, error) {
 			if ok {
 				break
 			}
-			time.Sleep(time.Millisecond) // the poll of a spin lock
+			if err := s.wait(ctx, time.Millisecond); err != nil { // the poll of a spin lock
+				return err
+			}
 		}
 		if err := on.work(ctx, d); err != nil {
 			return err
@@ -183,8 +185,8 @@ func waitForever(ctx context.Context, s *Stage) (bool, error) {
 	}
 	ok, err := s.take(ctx, locks[1], patience)
 	select {
-	case <-done:
-		return false, err
+	case ended := <-done:
+		return false, errors.Join(err, ended)
 	default:
 		s.Mark("A", Wrong, "still at work")
 		return ok, err

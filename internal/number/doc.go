@@ -39,5 +39,5 @@ type Source interface {
 // Max is the greatest number: JSON readers that keep numbers as doubles still have it exactly.
 const Max = 1<<53 - 1
 
-// ErrClosed: the source was closed.
+// ErrClosed says that the source was closed.
 var ErrClosed = errors.New("the source of numbers is closed")

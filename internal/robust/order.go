@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 )
 
@@ -466,9 +467,9 @@ func describe(op *Op) string {
 }
 
 func lines(list []Line) string {
-	text := ""
+	var text strings.Builder
 	for _, l := range list {
-		text += fmt.Sprintf("%s×%d ", l.SKU, l.Quantity)
+		fmt.Fprintf(&text, "%s×%d ", l.SKU, l.Quantity)
 	}
-	return text
+	return text.String()
 }

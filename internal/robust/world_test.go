@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-stock/holdfast/internal/fault"
 	"github.com/holdfast-stock/holdfast/internal/gate"
@@ -56,11 +55,6 @@ func TestMain(m *testing.M) {
 // product is the command as it is shipped.
 func product(t testing.TB) string {
 	return built(t, "product", &builds.product)
-}
-
-// withDefects is the command with defects and failpoints compiled in.
-func withDefects(t testing.TB) string {
-	return built(t, "defects", &builds.defects, "-tags", "defects")
 }
 
 func built(t testing.TB, name string, once *sync.Once, flags ...string) string {
@@ -424,28 +418,6 @@ func (w *world) readGate(h *robust.History) {
 		if f.Known {
 			h.Gate = append(h.Gate, robust.Base{SKU: item.SKU, Available: int64(f.Available), Version: f.Version})
 		}
-	}
-}
-
-// redisClient talks to the world's Redis past the wires.
-func (w *world) redisClient() *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: w.redis, MaxRetries: -1, Protocol: 2})
-	w.t.Cleanup(func() { _ = c.Close() }) // nothing is under way
-	return c
-}
-
-// administer runs SQL past the wires.
-func (w *world) administer(statement string) {
-	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, w.url)
-	if err == nil {
-		_, err = conn.Exec(ctx, statement)
-		err = errors.Join(err, conn.Close(ctx))
-	}
-	if err != nil {
-		w.t.Fatalf("%s: %v", statement, err)
 	}
 }
 
