@@ -100,7 +100,7 @@ export function restock(run, items) {
 }
 
 /**
- * A stocktake: finds one unit less than the books say, unless somebody bought meanwhile. Then it is refused, as it must be.
+ * A stocktake: finds one unit less than the books say, unless somebody bought or held meanwhile. Then it is refused, as it must be.
  * @param {string} run
  * @param {string[]} items
  */
@@ -127,8 +127,9 @@ function change(sku, how) {
     judge(right, () => `an adjustment of ${sku} was answered ${response.body}`);
     noteMovement(sku, movement);
   } else if (verdict !== 'unresolved') {
-    const stale = how.set_to !== undefined && nameOf(problem) === 'precondition-failed';
-    judge(stale, () => `an adjustment of ${sku} was answered ${response.status} ${response.body}`);
+    // Meanwhile somebody bought, or held so much that the count would leave less than is held.
+    const overtaken = how.set_to !== undefined && ['precondition-failed', 'insufficient-stock'].includes(nameOf(problem));
+    judge(overtaken, () => `an adjustment of ${sku} was answered ${response.status} ${response.body}`);
   }
 }
 
