@@ -129,9 +129,7 @@ func (s *Stage) redlock(addrs []string, nodeLimit time.Duration) (*lock.Locker[*
 	if err != nil {
 		return nil, err
 	}
-	locker := lock.New(backend, lock.NoRenew())
-	s.onEnd(func() { s.stop(locker.Close) })
-	return locker, nil
+	return s.lockOn(backend, lock.NoRenew()), nil
 }
 
 // redlockSlowReplies: a majority that came too late.

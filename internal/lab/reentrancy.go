@@ -105,9 +105,7 @@ func (s *Stage) reentrant(addr string) (*lock.Locker[*lock.Lease], error) {
 	if err != nil {
 		return nil, err
 	}
-	locker := lock.New(backend, lock.NoRenew(), lock.TTL(time.Minute))
-	s.onEnd(func() { s.stop(locker.Close) })
-	return locker, nil
+	return s.lockOn(backend, lock.NoRenew(), lock.TTL(time.Minute)), nil
 }
 
 func reenter(ctx context.Context, s *Stage) (bool, error) {

@@ -212,9 +212,14 @@ func (s *Stage) Locker(addr string, config redislock.Config, options ...lock.Opt
 	if err != nil {
 		return nil, err
 	}
+	return s.lockOn(backend, options...), nil
+}
+
+// lockOn returns a locker on a back end; both end with the case.
+func (s *Stage) lockOn(backend lock.Backend, options ...lock.Option) *lock.Locker[*lock.Lease] {
 	locker := lock.New(backend, options...)
 	s.onEnd(func() { s.stop(locker.Close) })
-	return locker, nil
+	return locker
 }
 
 // numbered is one of several names that no other run has.
