@@ -90,6 +90,22 @@ func (w *writer) disconnect() {
 	defer cancel()
 	_ = w.conn.conn.Close(ctx) // the session is given up, whatever Close says
 	w.conn = nil
+	w.ledger.losses.note()
+}
+
+// losses remembers when a session ended last. A server that restarts ends all of them: those that were idle then are
+// asked whether they live before they read, so that only what was under way sees the end of the server.
+type losses struct{ last atomic.Pointer[time.Time] }
+
+func (l *losses) note() {
+	now := time.Now()
+	l.last.Store(&now)
+}
+
+// since reports whether a session ended within the last d.
+func (l *losses) since(d time.Duration) bool {
+	last := l.last.Load()
+	return last != nil && time.Since(*last) <= d
 }
 
 // outage is an error that says nothing about the request: the database is out of reach, or out of something.

@@ -490,6 +490,41 @@ func TestSessionsAreTerminated(t *testing.T) {
 	}
 }
 
+// TestReadsAfterSessionsWereLost: once a session was seen to have ended, no idle one that ended with it is read from.
+func TestReadsAfterSessionsWereLost(t *testing.T) {
+	t.Parallel()
+	url := sandbox.Database(t)
+	l, conn := openAt(t, url), connect(t, url)
+	stockUp(t, l, "A", 9)
+	deduct(t, l, order("first", "A"))
+	read := func() {
+		var readers sync.WaitGroup
+		for range 64 {
+			readers.Go(func() {
+				page, err := l.Deductions(t.Context(), stock.DeductionQuery{Client: "shop", OrderID: "first", Limit: 1})
+				if err != nil || len(page.Deductions) != 1 {
+					t.Errorf("read %+v, %v", page, err)
+				}
+			})
+		}
+		readers.Wait()
+	}
+	read()
+	var sessions int
+	err := conn.QueryRow(t.Context(), `
+		SELECT count(*) FILTER (WHERE application_name = 'holdfast-reads' AND pg_terminate_backend(pid, 10000)) FROM pg_stat_activity
+		WHERE datname = current_database() AND pid <> pg_backend_pid()`).Scan(&sessions)
+	if err != nil || sessions < 2 {
+		t.Fatalf("%d sessions were ended, %v", sessions, err)
+	}
+	if _, err := conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name = 'holdfast'`); err != nil {
+		t.Fatal(err)
+	}
+	deduct(t, l, order("second", "A")) // finds out, and is written all the same
+	read()
+}
+
 // TestACommitWhoseReplyIsLostIsUnknown: the batch is written on locked rows, and commits by a statement of its own.
 func TestACommitWhoseReplyIsLostIsUnknown(t *testing.T) {
 	t.Parallel()

@@ -45,6 +45,7 @@ type Ledger struct {
 	metrics    *metrics
 	connConfig *pgx.ConnConfig
 	pool       *pgxpool.Pool // for reads
+	losses     *losses
 	reads      *dbsqlc.Queries
 	memory     *memory
 	sequencer  *sequencer // of batches
@@ -64,14 +65,15 @@ func Open(cfg Config) (*Ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("database URL: %w", err)
 	}
-	pool, err := readPool(cfg)
+	lost := new(losses)
+	pool, err := readPool(cfg, lost)
 	if err != nil {
 		return nil, err
 	}
 	m := newMetrics(cfg.Registerer)
 	l := &Ledger{
-		cfg: cfg, log: cfg.Log, metrics: m, connConfig: connConfig, pool: pool, reads: dbsqlc.New(defect.SQL(pool)),
-		memory: newMemory(), sequencer: newSequencer(m), recalls: newSequencer(m), stop: make(chan struct{}),
+		cfg: cfg, log: cfg.Log, metrics: m, connConfig: connConfig, pool: pool, losses: lost,
+		reads: dbsqlc.New(defect.SQL(pool)), memory: newMemory(), sequencer: newSequencer(m), recalls: newSequencer(m), stop: make(chan struct{}),
 	}
 	if l.numbers, err = l.numberSource(); err != nil {
 		pool.Close()
@@ -87,7 +89,7 @@ func Open(cfg Config) (*Ledger, error) {
 	return l, nil
 }
 
-func readPool(cfg Config) (*pgxpool.Pool, error) {
+func readPool(cfg Config, lost *losses) (*pgxpool.Pool, error) {
 	poolConfig, err := pgxpool.ParseConfig(cfg.URL)
 	if err != nil {
 		return nil, fmt.Errorf("database URL: %w", err)
@@ -100,6 +102,10 @@ func readPool(cfg Config) (*pgxpool.Pool, error) {
 		poolConfig.ConnConfig.RuntimeParams[name] = sessionSettings[name]
 	}
 	poolConfig.ConnConfig.RuntimeParams["application_name"] = "holdfast-reads"
+	poolConfig.BeforeClose = func(*pgx.Conn) { lost.note() }
+	poolConfig.ShouldPing = func(_ context.Context, idle pgxpool.ShouldPingParams) bool {
+		return idle.IdleDuration > time.Second || lost.since(idle.IdleDuration)
+	}
 	pool, err := pgxpool.NewWithConfig(context.Background(), poolConfig)
 	if err != nil {
 		return nil, fmt.Errorf("database pool: %w", err)
