@@ -76,10 +76,13 @@ func newReplay(api *caller, log *orderLog, workers int) *replay {
 // keyReused is the problem of a key that stands for another request.
 const keyReused = "idempotency-key-reused"
 
-// each calls do for every code, as many at once as there are workers.
+// codesAtOnce is how many codes are set up or read at once: only orders follow one another as they did in the log.
+const codesAtOnce = 64
+
+// each calls do for every code, in no order.
 func (r *replay) each(ctx context.Context, what string, do func(ctx context.Context, code string) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(r.workers)
+	group.SetLimit(codesAtOnce)
 	r.show.begin(what, len(r.log.codes))
 	defer r.show.end()
 	for _, code := range r.log.codes {
