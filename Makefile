@@ -51,8 +51,20 @@ load: build build-k6lite ## Run a load script: SCRIPT=hot-sku, PROCESSES=2, ARGS
 	@if [ -n "$(HOLDFAST_URL)" ]; then \
 		exec $(LOAD); \
 	else \
-		exec env $(load_$(SCRIPT)) bin/holdfast bench exec --processes=$(PROCESSES) $(LOAD); \
+		exec env $(load_$(SCRIPT)) bin/holdfast bench exec --processes=$(PROCESSES) \
+			$(if $(TABLE),--table=$(TABLE) --report=k6/out/$(SCRIPT).json) $(LOAD); \
 	fi
+
+# Rates are such that one machine of two cores keeps them up with everything on it. A script that fails is in the table, too.
+FULL := hot-sku spread retry-storm holds mixed spike replay "soak -e DURATION=60"
+.PHONY: load-full
+load-full: ## Run every load script at full size against private stacks and print a table: latencies, CPU split (10 minutes)
+	@mkdir -p k6/out && rm -f k6/out/full.md; status=0; \
+	for run in $(FULL); do \
+		set -- $$run; script=$$1; shift; \
+		$(MAKE) --no-print-directory load SCRIPT=$$script ARGS="$$*" TABLE=k6/out/full.md || status=1; \
+	done; \
+	echo; cat k6/out/full.md; exit $$status
 
 # The tag reaches the command that the test builds, too. Part of the table: ARGS='-defects=ignore-key -scripts=smoke'.
 .PHONY: load-defects
@@ -137,6 +149,18 @@ check-generated: ## Fail if generated code is not what `make generate` makes
 .PHONY: check-openapi
 check-openapi: ## Validate openapi.yaml, its examples included
 	@$(call tool,openapi) validate --multi -- openapi.yaml
+
+# The seeds of every fuzz target are run by `make test`; this looks further, one target after the other.
+FUZZTIME ?= 30s
+.PHONY: fuzz
+fuzz: ## Feed every reader of foreign input with what nobody thought of, each for FUZZTIME (30s)
+	@grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9]+' . | sed -E 's|/[^/]*:func | |' | sort | while read -r dir target; do \
+		echo "$$dir $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir" || exit 1; \
+	done
+
+.PHONY: sbom
+sbom: ## Write the bill of materials of the command, bin/holdfast.cdx.json (CycloneDX)
+	@mkdir -p bin && $(call tool,cyclonedx-gomod) cyclonedx-gomod app -json -licenses -packages=false -main cmd/holdfast -output bin/holdfast.cdx.json .
 
 # Advisory: what it finds may be new today and not come from the change at hand.
 .PHONY: vuln

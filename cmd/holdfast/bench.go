@@ -78,6 +78,8 @@ func untilInputEnds(ctx context.Context) (context.Context, context.CancelFunc) {
 type benchExec struct {
 	Processes int      `default:"1" help:"Service processes on one Postgres and Redis; HOLDFAST_URL has them all, with commas between."`
 	Dir       string   `help:"Where the ledger is kept between runs; none: a temporary one."`
+	Report    string   `help:"Report that a load script of k6/ leaves, for a row of the table." placeholder:"FILE"`
+	Table     string   `help:"File to add the row to: what came of it, how long orders took, who used how much CPU." placeholder:"FILE"`
 	Command   []string `arg:"" passthrough:"" help:"The generator and its arguments."`
 }
 
@@ -104,7 +106,31 @@ func (c *benchExec) Run(ctx context.Context, s streams) (err error) {
 		err = fmt.Errorf("%s: %w", filepath.Base(c.Command[0]), err)
 	}
 	_, failed := fmt.Fprintln(s.out, cost)
-	return errors.Join(err, failed)
+	return errors.Join(err, failed, c.addRow(cost))
+}
+
+// addRow adds what the script's report says to a table, which it begins where there is none.
+func (c *benchExec) addRow(cost bench.Cost) error {
+	if c.Table == "" {
+		return nil
+	}
+	report, err := os.ReadFile(c.Report)
+	if err != nil {
+		return err
+	}
+	row, err := bench.ScriptRow(report, cost)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(c.Table, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	if info, err := file.Stat(); err == nil && info.Size() == 0 {
+		row = bench.ScriptHeader + row
+	}
+	_, err = file.WriteString(row)
+	return errors.Join(err, file.Close())
 }
 
 type benchService struct {

@@ -115,10 +115,10 @@ func TestComposeSetsTheServicesVariables(t *testing.T) {
 	if err := cfg.check(); err != nil {
 		t.Error(err)
 	}
-	if cfg.RedisURL == "" || cfg.DatabaseURL == "" || cfg.TokensFile == "" {
+	if cfg.RedisURL == "" || cfg.Ledger.URL == "" || cfg.TokensFile == "" {
 		t.Errorf("the service lacks a store or its tokens: %+v", cfg)
 	}
-	if got := composeEnvironment(t, "migrate"); len(got) != 1 || got["HOLDFAST_DATABASE_URL"] != cfg.DatabaseURL {
+	if got := composeEnvironment(t, "migrate"); len(got) != 1 || got["HOLDFAST_DATABASE_URL"] != cfg.Ledger.URL {
 		t.Errorf("migrate has %v, want the service's database and nothing else", got)
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-stock/holdfast/internal/gate"
 	"github.com/holdfast-stock/holdfast/internal/inventory"
@@ -16,11 +18,11 @@ import (
 
 // config of the service. Units and defaults are in each field's help; check refuses impossible values.
 type config struct {
-	Addr        string `env:"HOLDFAST_ADDR" default:":8080" help:"Address of the API."`
-	AdminAddr   string `env:"HOLDFAST_ADMIN_ADDR" default:"127.0.0.1:9090" help:"Address of health, metrics and profiles. Keep it private."`
-	DatabaseURL string `env:"HOLDFAST_DATABASE_URL" help:"Postgres of the ledger, postgres://…" required:""`
-	RedisURL    string `env:"HOLDFAST_REDIS_URL" help:"Redis of the gate: redis://…, or redis+cluster://…. None: no gate, the ledger decides everything."`
-	TokensFile  string `env:"HOLDFAST_TOKENS_FILE" help:"File of the tokens that may call." required:""`
+	Addr       string        `env:"HOLDFAST_ADDR" default:":8080" help:"Address of the API."`
+	AdminAddr  string        `env:"HOLDFAST_ADMIN_ADDR" default:"127.0.0.1:9090" help:"Address of health, metrics and profiles. Keep it private."`
+	Ledger     ledgerAddress `embed:""`
+	RedisURL   string        `env:"HOLDFAST_REDIS_URL" help:"Redis of the gate: redis://…, or redis+cluster://…. None: no gate, the ledger decides everything."`
+	TokensFile string        `env:"HOLDFAST_TOKENS_FILE" help:"File of the tokens that may call." required:""`
 
 	LogLevel  slog.Level `env:"HOLDFAST_LOG_LEVEL" default:"INFO" help:"DEBUG, INFO, WARN or ERROR."`
 	AccessLog bool       `env:"HOLDFAST_ACCESS_LOG" default:"true" negatable:"" help:"Log a line for each request."`
@@ -90,7 +92,7 @@ func (c *config) check() error {
 func (c *config) inventory() inventory.Config {
 	return inventory.Config{
 		Ledger: ledger.Config{
-			URL: c.DatabaseURL, Writers: c.LedgerSessions, Readers: c.ReadSessions,
+			URL: c.Ledger.URL, Writers: c.LedgerSessions, Readers: c.ReadSessions,
 			Patience:   c.RequestDeadline * 4 / 5, // a batch is given up before its callers are
 			Snowflakes: c.Numbers == "snowflakes", Worker: c.NumberWorker,
 		},
@@ -110,4 +112,23 @@ func defaultConfig(database, redis, tokens string) (*config, error) {
 	}
 	_, err = parser.Parse([]string{"--database-url=" + database, "--redis-url=" + redis, "--tokens-file=" + tokens})
 	return &c, err
+}
+
+// ledgerAddress is where the ledger is, for every command that goes to it by itself.
+type ledgerAddress struct {
+	URL string `name:"database-url" env:"HOLDFAST_DATABASE_URL" required:"" help:"Postgres of the ledger, postgres://…"`
+}
+
+// Validate refuses an address that cannot be read before anybody tries to: the errors of libraries repeat it, or the part that they stumbled
+// over, and that may be the password.
+func (a ledgerAddress) Validate() error {
+	_, err := pgx.ParseConfig(a.URL)
+	if err == nil {
+		return nil
+	}
+	cause := errors.Unwrap(err) // without the address
+	if _, unreadable := url.Parse(a.URL); cause == nil || unreadable != nil {
+		cause = errors.New("it must be postgres://user:password@host:port/name, with special characters percent-encoded")
+	}
+	return fmt.Errorf("HOLDFAST_DATABASE_URL cannot be read: %w", cause)
 }

@@ -24,16 +24,16 @@ const (
 )
 
 type locksCommand struct {
-	DatabaseURL string     `env:"HOLDFAST_DATABASE_URL" required:"" help:"Postgres of the ledger, postgres://…"`
-	RedisURL    string     `env:"HOLDFAST_REDIS_URL" help:"Redis of the gate, redis://… or redis+cluster://…"`
-	Locks       lockConfig `embed:""`
-	Properties  bool       `help:"Show what each back end promises instead of what is held."`
-	JSON        bool       `name:"json" help:"Print JSON."`
+	Ledger     ledgerAddress `embed:""`
+	RedisURL   string        `env:"HOLDFAST_REDIS_URL" help:"Redis of the gate, redis://… or redis+cluster://…"`
+	Locks      lockConfig    `embed:""`
+	Properties bool          `help:"Show what each back end promises instead of what is held."`
+	JSON       bool          `name:"json" help:"Print JSON."`
 }
 
 // Run prints who holds what on every configured back end; it fails if one of them cannot be asked.
 func (c *locksCommand) Run(ctx context.Context, s streams) error {
-	backends, err := openLocks(ctx, &c.Locks, c.DatabaseURL, c.RedisURL)
+	backends, err := openLocks(ctx, &c.Locks, c.Ledger.URL, c.RedisURL)
 	if err != nil {
 		return err
 	}

@@ -13,12 +13,12 @@ type migrateCommand struct {
 }
 
 type migrateUp struct {
-	DatabaseURL string `env:"HOLDFAST_DATABASE_URL" required:"" help:"Postgres of the ledger, postgres://…"`
+	Ledger ledgerAddress `embed:""`
 }
 
 // Run applies what is missing.
 func (c *migrateUp) Run(ctx context.Context, s streams) error {
-	if err := db.Migrate(ctx, c.DatabaseURL); err != nil {
+	if err := db.Migrate(ctx, c.Ledger.URL); err != nil {
 		return err
 	}
 	fmt.Fprintln(s.out, "the schema is up to date")
@@ -26,12 +26,12 @@ func (c *migrateUp) Run(ctx context.Context, s streams) error {
 }
 
 type migrateStatus struct {
-	DatabaseURL string `env:"HOLDFAST_DATABASE_URL" required:"" help:"Postgres of the ledger, postgres://…"`
+	Ledger ledgerAddress `embed:""`
 }
 
 // Run lists the steps.
 func (c *migrateStatus) Run(ctx context.Context, s streams) error {
-	migrations, err := db.Status(ctx, c.DatabaseURL)
+	migrations, err := db.Status(ctx, c.Ledger.URL)
 	if err != nil {
 		return err
 	}

@@ -13,11 +13,11 @@ import (
 )
 
 type reconcileCommand struct {
-	DatabaseURL string `env:"HOLDFAST_DATABASE_URL" required:"" help:"Postgres of the ledger, postgres://…"`
-	RedisURL    string `env:"HOLDFAST_REDIS_URL" help:"Redis of the gate. None: only the ledger is checked."`
-	GatePrefix  string `env:"HOLDFAST_GATE_PREFIX" default:"holdfast" help:"Prefix of the gate's keys."`
-	Repair      bool   `help:"Make the gate forget each item it is wrong about; it asks the ledger then. The ledger is never changed."`
-	JSON        bool   `name:"json" help:"Print what was found as JSON."`
+	Ledger     ledgerAddress `embed:""`
+	RedisURL   string        `env:"HOLDFAST_REDIS_URL" help:"Redis of the gate. None: only the ledger is checked."`
+	GatePrefix string        `env:"HOLDFAST_GATE_PREFIX" default:"holdfast" help:"Prefix of the gate's keys."`
+	Repair     bool          `help:"Make the gate forget each item it is wrong about; it asks the ledger then. The ledger is never changed."`
+	JSON       bool          `name:"json" help:"Print what was found as JSON."`
 }
 
 // Help of the command, beside its flags.
@@ -36,7 +36,7 @@ type found struct {
 
 // Run checks, and prints what is wrong.
 func (c *reconcileCommand) Run(ctx context.Context, s streams) error {
-	cfg := inventory.Config{Ledger: ledger.Config{URL: c.DatabaseURL, Writers: 1, Readers: 2}, Gate: gate.Config{Prefix: c.GatePrefix}}
+	cfg := inventory.Config{Ledger: ledger.Config{URL: c.Ledger.URL, Writers: 1, Readers: 2}, Gate: gate.Config{Prefix: c.GatePrefix}}
 	if c.RedisURL != "" {
 		client, err := gate.Dial(c.RedisURL)
 		if err != nil {

@@ -12,10 +12,10 @@ import (
 )
 
 type retainCommand struct {
-	DatabaseURL string    `env:"HOLDFAST_DATABASE_URL" required:"" help:"Postgres of the ledger, postgres://…"`
-	Before      time.Time `required:"" format:"2006-01-02" help:"Roll up movements from before this day (UTC), as in 2026-01-31."`
-	Archive     string    `xor:"old" required:"" help:"Where the movements go: a file, or a directory to make one in. With a name in .gz it is compressed."`
-	Discard     bool      `xor:"old" required:"" help:"Keep no archive."`
+	Ledger  ledgerAddress `embed:""`
+	Before  time.Time     `required:"" format:"2006-01-02" help:"Roll up movements from before this day (UTC), as in 2026-01-31."`
+	Archive string        `xor:"old" required:"" help:"Where the movements go: a file, or a directory to make one in. With a name in .gz it is compressed."`
+	Discard bool          `xor:"old" required:"" help:"Keep no archive."`
 }
 
 // Help of the command, beside its flags.
@@ -32,7 +32,7 @@ func (c *retainCommand) Run(ctx context.Context, s streams) error {
 	if c.Before.After(time.Now()) {
 		return errors.New("--before has to be past")
 	}
-	l, err := ledger.Open(ledger.Config{URL: c.DatabaseURL, Writers: 1, Readers: 1})
+	l, err := ledger.Open(ledger.Config{URL: c.Ledger.URL, Writers: 1, Readers: 1})
 	if err != nil {
 		return err
 	}

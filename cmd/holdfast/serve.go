@@ -108,7 +108,7 @@ func (s *service) open(ctx context.Context, clients *httpapi.Clients) error {
 	if err := s.checkLedger(ctx); err != nil {
 		return err
 	}
-	if err := defect.Start(ctx, s.cfg.DatabaseURL, s.log); err != nil {
+	if err := defect.Start(ctx, s.cfg.Ledger.URL, s.log); err != nil {
 		return err
 	}
 	if s.cfg.RedisURL != "" {
@@ -125,7 +125,7 @@ func (s *service) open(ctx context.Context, clients *httpapi.Clients) error {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg.Log, cfg.Registerer = s.log, registry
 	var err error
-	if s.locks, err = openLocks(ctx, &s.cfg.Locks, s.cfg.DatabaseURL, s.cfg.RedisURL); err != nil {
+	if s.locks, err = openLocks(ctx, &s.cfg.Locks, s.cfg.Ledger.URL, s.cfg.RedisURL); err != nil {
 		s.closeRedis()
 		return err
 	}
@@ -148,6 +148,9 @@ func (s *service) open(ctx context.Context, clients *httpapi.Clients) error {
 	admin.Handle("GET /locks", s.locks)
 	admin.Handle("GET /jobs", s.jobs)
 	s.admin = httpapi.Server(s.cfg.AdminAddr, admin)
+	// What the servers themselves say is a line of JSON like all others.
+	s.http.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)
+	s.admin.ErrorLog = s.http.ErrorLog
 	return nil
 }
 
@@ -158,7 +161,7 @@ func (s *service) checkLedger(ctx context.Context) error {
 	var broken []string
 	for {
 		var err error
-		if broken, err = ledger.Check(ctx, s.cfg.DatabaseURL); err == nil {
+		if broken, err = ledger.Check(ctx, s.cfg.Ledger.URL); err == nil {
 			break
 		}
 		s.log.Warn("the ledger cannot be asked yet", "error", err)
@@ -171,7 +174,7 @@ func (s *service) checkLedger(ctx context.Context) error {
 	if err := s.unsafe("Postgres", broken); err != nil {
 		return err
 	}
-	migrations, err := db.Status(ctx, s.cfg.DatabaseURL)
+	migrations, err := db.Status(ctx, s.cfg.Ledger.URL)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"time"
 )
 
 // Exec runs somebody else's load generator against a service, which it finds in HOLDFAST_URL (a URL for each process, with commas
@@ -31,14 +32,19 @@ func (c Cost) String() string {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "cpu: %.1f s", total.Seconds())
-	for _, part := range []struct {
-		name string
-		used float64
-	}{
-		{"load generator", c.Generator.Seconds()}, {"service", c.Service.Seconds()},
-		{"Redis", c.Redis.Seconds()}, {"Postgres", c.Postgres.Seconds()},
-	} {
-		fmt.Fprintf(&text, ", %s %.1f s (%.0f %%)", part.name, part.used, part.used/total.Seconds()*100)
+	for _, by := range c.consumers() {
+		fmt.Fprintf(&text, ", %s %.1f s (%.0f %%)", by.name, by.used.Seconds(), by.used.Seconds()/total.Seconds()*100)
 	}
 	return text.String()
+}
+
+// consumer of CPU time.
+type consumer struct {
+	name string
+	used time.Duration
+}
+
+// consumers in the order in which they are told.
+func (c Cost) consumers() [4]consumer {
+	return [4]consumer{{"load generator", c.Generator}, {"service", c.Service}, {"Redis", c.Redis}, {"Postgres", c.Postgres}}
 }

@@ -38,7 +38,8 @@ const (
 	StaleRead Name = "stale-read"
 	// ReplayAcrossClients keeps the keys and orders of all clients together.
 	ReplayAcrossClients Name = "replay-across-clients"
-	// SettleWithoutVersion has the gate believe what it was told last, however old it is.
+	// SettleWithoutVersion has the gate believe what it was told last, however old it is. Everything is told twice, the second time up to three
+	// seconds late: a gate that looks at versions is not misled by that.
 	SettleWithoutVersion Name = "settle-without-version"
 	// SettleAdds has the gate add figures to those it has.
 	SettleAdds Name = "settle-adds"

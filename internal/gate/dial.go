@@ -34,7 +34,7 @@ func Dial(address string) (redis.UniversalClient, error) {
 	}
 	o, err := redis.ParseURL(address)
 	if err != nil {
-		return nil, fmt.Errorf("redis URL: %w", withoutURL(err))
+		return nil, errAddress
 	}
 	o.Protocol = 2
 	o.MaxRetries = -1
@@ -50,7 +50,7 @@ func Dial(address string) (redis.UniversalClient, error) {
 func dialCluster(address string) (redis.UniversalClient, error) {
 	o, err := redis.ParseClusterURL(spreadHosts(address))
 	if err != nil {
-		return nil, fmt.Errorf("redis cluster URL: %w", withoutURL(err))
+		return nil, errAddress
 	}
 	o.Protocol = 2
 	o.MaxRetries = -1
@@ -81,13 +81,8 @@ func spreadHosts(address string) string {
 	return scheme + "://" + user + hosts[0] + path + "?" + strings.TrimPrefix(query, "&")
 }
 
-// withoutURL keeps a password in a URL that cannot be parsed out of the error.
-func withoutURL(err error) error {
-	if parse, ok := errors.AsType[*url.Error](err); ok {
-		return parse.Err
-	}
-	return err
-}
+// errAddress says no more: the library's error repeats the part of the address it stumbled over, which may be of the password.
+var errAddress = errors.New("it must be redis://user:password@host:port/number, with special characters percent-encoded")
 
 // ErrEvicts is a Redis that may throw keys away by itself.
 var ErrEvicts = errors.New("the server evicts keys")

@@ -60,7 +60,10 @@ func TestDialCluster(t *testing.T) {
 
 func TestDialKeepsPasswordsOutOfErrors(t *testing.T) {
 	t.Parallel()
-	for _, address := range []string{"redis://u:secret@host:port", "redis+cluster://u:secret@h:x y", "http://u:secret@h", "://u:secret@h", ""} {
+	for _, address := range []string{
+		"redis://u:secret@host:port", "redis+cluster://u:secret@h:x y", "http://u:secret@h", "://u:secret@h", "",
+		"redis://:secret/x@host", "redis+cluster://:secret/x@h,i", "redis://:x/secret@host", "redis://:%zsecret@host", "redis://u:x#secret@h/z",
+	} {
 		client, err := gate.Dial(address)
 		if err == nil {
 			t.Errorf("%s: %v", address, client.Close())

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-stock/holdfast/internal/defect"
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
 
@@ -190,8 +193,19 @@ func (g *Gate) recall(lines []stock.WantedLine, terms *Terms) (Answer, bool) {
 // repeated or come late. It never waits.
 func (g *Gate) Settle(levels []stock.Levels) {
 	now := time.Now()
+	g.settle(levels, now)
+	if defect.On(defect.SettleWithoutVersion) {
+		again := slices.Clone(levels)
+		time.AfterFunc(rand.N(maxLateness), func() { g.settle(again, now) })
+	}
+}
+
+// maxLateness is how late news come once more where a defect makes that matter.
+const maxLateness = 3 * time.Second
+
+func (g *Gate) settle(levels []stock.Levels, told time.Time) {
 	for i := range levels {
-		g.laneOf(levels[i].Item).settle(levels[i], now)
+		g.laneOf(levels[i].Item).settle(levels[i], told)
 	}
 }
 

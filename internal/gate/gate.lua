@@ -33,6 +33,7 @@ local read, pack, sub = struct.unpack, struct.pack, string.sub
 local call = redis.call
 
 local HEAD, LINE, NEWS = '>I6I6I6I4', '>I2I6I6B', '>I4I8i8I6'
+local HEAD_SIZE, ORDER_SIZE, LINE_SIZE = 22, 18, 15 -- an order's own, before its lines
 local BASE, BASE_SIZE = '>I4I8i8I6I8I4I6', 44
 local TICKET, TICKET_SIZE = '>I6I6I4I8', 24
 local NEWS_SIZE, TAKE_SIZE = 26, 22
@@ -42,7 +43,7 @@ local MANY, FILL = 16, string.rep('.', 32)
 -- What is asked.
 
 local items = #KEYS
-if #ARGV ~= 2 + 3 * items then return redis.error_reply('BADARG') end
+if #ARGV ~= 2 + 3 * items or #ARGV[1] ~= HEAD_SIZE then return redis.error_reply('BADARG') end
 for i = 1, items do
   local news, drops, takes = ARGV[3 * i], ARGV[1 + 3 * i], ARGV[2 + 3 * i]
   if #news % NEWS_SIZE + #drops % 16 + #takes % TAKE_SIZE ~= 0 then return redis.error_reply('BADARG') end
@@ -54,7 +55,9 @@ do
   local asked, p = ARGV[2], 1
   while p <= #asked do
     local order, lines = { keys = {}, quantities = {}, rooms = {}, forms = {} }, nil
+    if #asked - p + 1 < ORDER_SIZE then return redis.error_reply('BADARG') end
     order.ticket, lines, p = read('>c16I2', asked, p)
+    if #asked - p + 1 < lines * LINE_SIZE then return redis.error_reply('BADARG') end
     for l = 1, lines do
       local i, quantity, room, form
       i, quantity, room, form, p = read(LINE, asked, p)

@@ -38,6 +38,77 @@ func TestOnlyKnownTokensAreServed(t *testing.T) {
 	}
 }
 
+// public are the only paths that need no token. Their pages tell nothing but what is in the repository.
+var public = []string{"GET /openapi.yaml", "GET /docs", "GET /docs/{file}"}
+
+// Everything that the router answers to asks for a token first, and has a row in the table of scopes, which the next test goes through.
+func TestEveryPathAsksForAToken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var ruled []string
+	for _, r := range httpapi.RouteRows() {
+		ruled = append(ruled, r.Method+" "+r.Pattern)
+	}
+	mounted := w.api.Mounted()
+	if len(mounted) < 20 {
+		t.Fatalf("found only %v", mounted)
+	}
+	for _, name := range mounted {
+		if slices.Contains(public, name) {
+			continue
+		}
+		if !slices.Contains(ruled, name) {
+			t.Errorf("%s has no scope", name)
+		}
+		method, pattern, _ := strings.Cut(name, " ")
+		for _, token := range []string{"", "no-token-of-this-service"} {
+			w.call(t, token, method, filled(pattern), "").problem(t, 401, "unauthenticated")
+		}
+	}
+}
+
+// filled is a path of the pattern, with things that are not there.
+func filled(pattern string) string {
+	return strings.NewReplacer("{sku}", "kettle", "{id}", "019ad1f0-7d3a-7bc4-9b65-0d4c6f2f7e11", "{order_id}", "1", "{key}", "k", "{date}", "2026-01-31").
+		Replace(pattern)
+}
+
+// Whatever belongs to a client is not there for another one with the same scopes, by whatever path. A key is the exception: each client
+// has its own of that name, so that voiding it does nothing to the other's, which has a test of its own.
+func TestWhatBelongsToOthersIsNotThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.stockUp(t, "kettle", 10)
+	hold := w.call(t, shop, "POST", "/v1/deductions", `{"order_id":"1","hold_seconds":600,"lines":[{"sku":"kettle","quantity":1}]}`, key("k")...).want(t, 201)
+	count := w.call(t, shop, "POST", "/v1/stock/kettle/stocktakes", `{"lease_seconds":600}`, key("c")...).want(t, 201)
+	last := func(a answer) string {
+		place := a.header.Get("Location")
+		return place[strings.LastIndex(place, "/")+1:]
+	}
+	bodies := map[string]string{"extend": `{"hold_seconds":60}`, "complete": `{"counted":1}`}
+	asked := 0
+	for _, r := range httpapi.RouteRows() {
+		if !strings.Contains(r.Pattern, "_id}") && !strings.Contains(r.Pattern, "{id}") && !strings.Contains(r.Pattern, "{key}") || strings.HasSuffix(r.Pattern, "/void") {
+			continue
+		}
+		asked++
+		id := last(hold)
+		if strings.Contains(r.Pattern, "stocktakes") {
+			id = last(count)
+		}
+		path := filled(strings.Replace(r.Pattern, "{id}", id, 1))
+		body := bodies[r.Pattern[strings.LastIndex(r.Pattern, "/")+1:]]
+		w.call(t, other, r.Method, path, body, key("o")...).problem(t, 404, "not-found")
+	}
+	if asked < 10 {
+		t.Errorf("asked for only %d things", asked)
+	}
+	d := decode[openapi.Deduction](t, w.call(t, shop, "GET", hold.header.Get("Location"), "").want(t, 200))
+	if d.State != openapi.Held || d.Revision != 1 {
+		t.Errorf("another client did this to a hold: %+v", d)
+	}
+}
+
 // Every operation, asked by a client with each scope alone: only those of its table row open it.
 func TestEachScopeOpensItsOwnRoutes(t *testing.T) {
 	t.Parallel()
@@ -51,10 +122,9 @@ func TestEachScopeOpensItsOwnRoutes(t *testing.T) {
 	if err := w.clients.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	fill := strings.NewReplacer("{sku}", "kettle", "{id}", "019ad1f0-7d3a-7bc4-9b65-0d4c6f2f7e11")
 	for _, route := range httpapi.RouteRows() {
 		for _, s := range scopes {
-			a := w.call(t, string(s), route.Method, fill.Replace(route.Pattern), "")
+			a := w.call(t, string(s), route.Method, filled(route.Pattern), "")
 			if open := slices.Contains(route.Scopes, s) || s == httpapi.ScopeAdmin; open != (a.status != 403) {
 				t.Errorf("%s %s with scope %s: %d", route.Method, route.Pattern, s, a.status)
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -46,11 +47,17 @@ func (b *body) load(r *http.Request, limit int64) error {
 	if b.limited.N == 0 {
 		return tooLarge(limit)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return errLate
+	case err != nil:
 		return malformed("", "the body ended early")
 	}
 	return nil
 }
+
+// errLate refuses a body that we do not wait for any longer.
+var errLate = malformed("", "the body did not come in time")
 
 // reset makes room for another document.
 func (b *body) reset() {

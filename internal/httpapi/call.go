@@ -341,9 +341,10 @@ func (c *call) run(do func() error) {
 	}
 }
 
-// fail answers with the problem that err is. Once the client has hung up, whatever failed did so because of that.
+// fail answers with the problem that err is. Once the client has hung up, whatever failed did so because of that; net/http says the same when it
+// gives up a client that is still there.
 func (c *call) fail(err error) {
-	if c.r.Context().Err() != nil {
+	if c.r.Context().Err() != nil && !errors.Is(err, errLate) {
 		err = context.Canceled
 	}
 	if p := c.refuse(err); p.status >= http.StatusInternalServerError {

@@ -1,6 +1,12 @@
 package httpapi
 
-import "github.com/holdfast-stock/holdfast/internal/httpapi/internal/openapi"
+import (
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/holdfast-stock/holdfast/internal/httpapi/internal/openapi"
+)
 
 // ProblemRow is a row of the error table, for tests.
 type ProblemRow struct {
@@ -36,4 +42,13 @@ func RouteRows() []RouteRow {
 		rows = append(rows, RouteRow{r.method, r.pattern, scopes, r.query})
 	}
 	return rows
+}
+
+// Mounted are the method and path of everything that the router answers to.
+func (a *API) Mounted() (all []string) {
+	_ = chi.Walk(a.mux, func(method, pattern string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		all = append(all, method+" "+pattern)
+		return nil
+	}) // ours is the only error there can be
+	return all
 }

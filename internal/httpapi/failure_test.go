@@ -205,6 +205,33 @@ func TestClientHangsUp(t *testing.T) {
 	}
 }
 
+// Who sends slowly is waited for as long as the server says, and then gives his place to others.
+func TestSlowClientsAreGivenUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if s := w.server.Config; s.ReadHeaderTimeout <= 0 || s.ReadTimeout <= s.ReadHeaderTimeout || s.WriteTimeout <= 0 || s.IdleTimeout <= 0 || s.MaxHeaderBytes <= 0 {
+		t.Errorf("a server without limits: %+v", s)
+	}
+	w.stockUp(t, "kettle", 10)
+	hasty := &world{log: w.log, metrics: w.metrics, api: w.api}
+	hasty.serve(t, w.api, func(s *http.Server) { s.ReadTimeout = 500 * time.Millisecond })
+	u := hasty.begin(t, shop, "1")
+	hasty.underWay(t, "1")
+	resp, err := http.ReadResponse(bufio.NewReader(u.conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); resp.StatusCode != 400 || !strings.Contains(string(body), "did not come in time") {
+		t.Errorf("%d %s, %v", resp.StatusCode, body, err)
+	}
+	hasty.underWay(t, "0")
+	if _, err := u.conn.Read(make([]byte, 1)); err == nil {
+		t.Error("the connection is used on")
+	}
+	w.call(t, shop, "GET", "/v1/deductions?order_id=1", "").want(t, 200)
+}
+
 // A service without inventory cannot but panic.
 func TestPanics(t *testing.T) {
 	t.Parallel()
@@ -225,6 +252,9 @@ func TestPanics(t *testing.T) {
 	log := strings.TrimSpace(w.log.String())
 	if err := json.Unmarshal([]byte(log[strings.LastIndex(log, "\n")+1:]), &line, json.MatchCaseInsensitiveNames(true)); err != nil {
 		t.Fatal(err)
+	}
+	if strings.Contains(log, shop) {
+		t.Errorf("a panic shows a token: %s", log)
 	}
 	if line.Level != "ERROR" || line.Problem != "internal" || line.RequestID != p.Instance || !strings.Contains(line.Error, "deductions.go") {
 		t.Errorf("the log line %s does not tell where the panic was", log)

@@ -95,10 +95,13 @@ func newWorldOn(t testing.TB, l ledger.Config, change ...func(*httpapi.Config)) 
 }
 
 // serve puts handler behind the server the service has.
-func (w *world) serve(t testing.TB, handler http.Handler) {
+func (w *world) serve(t testing.TB, handler http.Handler, change ...func(*http.Server)) {
 	t.Helper()
 	w.server = httptest.NewUnstartedServer(nil)
 	w.server.Config = httpapi.Server("", handler)
+	for _, c := range change {
+		c(w.server.Config)
+	}
 	w.server.Start()
 	t.Cleanup(w.server.Close)
 }
