@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -65,10 +66,12 @@ func (w *writer) connect(ctx context.Context) error {
 	warned := new(atomic.Bool)
 	cfg := w.ledger.connConfig.Copy()
 	configure(cfg, warned)
+	connected := neverCancel(cfg)
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return outage{err}
 	}
+	connected()
 	registerArrays(conn.TypeMap())
 	queries := dbsqlc.New(defect.SQL(conn))
 	epoch, err := queries.ReadEpoch(ctx)
@@ -80,6 +83,24 @@ func (w *writer) connect(ctx context.Context) error {
 	w.conn = &connection{conn: conn, queries: queries, epoch: uint32(epoch), warned: warned}
 	return nil
 }
+
+// neverCancel has a session that is given up left to itself, once it is connected. pgx would ask the server to cancel what it does, and a
+// server that is asked so while a commit waits for its synchronous standby ends the wait and shows the commit to everybody: whoever
+// sends the same key again would find it done, though the standby lacks it. Left alone, it is seen when the standby has it. Everything else
+// that a session can wait for has a timeout of its own.
+func neverCancel(cfg *pgx.ConnConfig) (connected func()) {
+	var is atomic.Bool
+	dial := cfg.DialFunc
+	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if is.Load() {
+			return nil, errLeftAlone
+		}
+		return dial(ctx, network, addr)
+	}
+	return func() { is.Store(true) }
+}
+
+var errLeftAlone = errors.New("what a session does is not cancelled")
 
 // disconnect ends the session, if there is one.
 func (w *writer) disconnect() {

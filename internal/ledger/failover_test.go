@@ -109,6 +109,38 @@ func TestCommitWithoutItsStandbyIsUnknown(t *testing.T) {
 	}
 }
 
+// TestWhatItsStandbyLacksIsNotSeen: a commit waits for a standby that is cut off, for longer than anybody has patience. As long as the
+// standby lacks it, it may be lost, and nobody may be told that it was done, however often he asks.
+func TestWhatItsStandbyLacksIsNotSeen(t *testing.T) {
+	t.Parallel()
+	primary := sandbox.OwnPostgres(t, sandbox.PostgresConfig{})
+	database := primary.Database(t)
+	_, wire := standby(t, primary, true)
+	stockUp(t, openAt(t, database), "A", 5)
+	l := start(t, ledger.Config{URL: database, Patience: time.Second})
+	eventually(t, "it has numbers to give", func() bool {
+		_, err := l.Deduct(t.Context(), order("first", "A"))
+		return err == nil
+	})
+	wire.Stall()
+	for range 3 {
+		if _, err := l.Deduct(t.Context(), order("o", "A")); err == nil {
+			t.Fatal("a deduction that the standby lacks was called done")
+		}
+	}
+	if got := levels(t, openAt(t, database), "A"); got.OnHand != 4 {
+		t.Errorf("got %s, which the standby lacks", figures(got))
+	}
+	wire.Restore()
+	eventually(t, "it is done", func() bool {
+		_, err := l.Deduct(t.Context(), order("o", "A"))
+		return err == nil
+	})
+	if got := levels(t, l, "A"); got.OnHand != 3 {
+		t.Errorf("got %s, want 3 on hand", figures(got))
+	}
+}
+
 // TestDeductionIsLost between the look at it and the change: it is not found, and nobody falls over it.
 func TestDeductionIsLost(t *testing.T) {
 	t.Parallel()
