@@ -23,6 +23,7 @@ type PostgresConfig struct {
 	Dir      string            // where its files are kept between runs; empty: a temporary directory, removed by Stop
 	Port     int               // on 127.0.0.1; 0: a free one
 	Settings map[string]string // parameters of postgresql.conf, over the defaults
+	Env      []string          // NAME=value, beyond the few variables that every server gets
 	Progress io.Writer         // gets a line before something takes long, as installing does; nil: nobody does
 }
 
@@ -85,7 +86,9 @@ func startPostgres(ctx context.Context, config PostgresConfig, create func(*Post
 		maps.Copy(settings, config.Settings)
 		settings["listen_addresses"] = "127.0.0.1"
 		settings["port"] = strconv.Itoa(p.port)
-		return p.runs("postgres", "-D", p.data()), errors.Join(p.clearRemains(), p.configure(settings))
+		run := p.runs("postgres", "-D", p.data())
+		run.env = slices.Concat(run.env, config.Env)
+		return run, errors.Join(p.clearRemains(), p.configure(settings))
 	}
 	if err := create(p); err != nil {
 		return nil, errors.Join(err, dir.close())

@@ -27,6 +27,7 @@ type RedisConfig struct {
 // Redis is a private Redis server on loopback.
 type Redis struct {
 	server
+	settings map[string]string // over the defaults; guarded by mu once it runs
 }
 
 // redisDefaults never evict, keep nothing on disk, and let a replica start without waiting for others.
@@ -62,11 +63,14 @@ func newRedis(ctx context.Context, config RedisConfig) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Redis{server{name: "redis", dir: dir, port: config.Port, quit: syscall.SIGTERM}}
+	r := &Redis{
+		server:   server{name: "redis", dir: dir, port: config.Port, quit: syscall.SIGTERM},
+		settings: maps.Clone(config.Settings),
+	}
 	r.ready = r.answers
 	r.program = func() (program, error) {
 		settings := redisDefaults()
-		maps.Copy(settings, config.Settings)
+		maps.Copy(settings, r.settings)
 		settings["bind"] = "127.0.0.1"
 		settings["port"] = strconv.Itoa(r.port)
 		settings["dir"] = dir.path

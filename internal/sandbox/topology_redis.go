@@ -59,10 +59,13 @@ func (r *Redis) follow(ctx context.Context, master string) error {
 	})
 }
 
-// Promote makes a replica a master of its own, with the data that it has: what a failover does.
+// Promote makes a replica a master of its own, with the data that it has: what a failover does. It stays one over restarts.
 func (r *Redis) Promote(ctx context.Context) error {
 	client := r.client()
 	defer client.Close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.settings, "replicaof")
 	return client.ReplicaOf(ctx, "NO", "ONE").Err()
 }
 

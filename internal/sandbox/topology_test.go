@@ -68,6 +68,12 @@ func TestFailoverOfRedisForgets(t *testing.T) {
 	if err := reader.Set(t.Context(), "later", "v", 0).Err(); err != nil {
 		t.Errorf("a promoted replica refuses writes: %v", err)
 	}
+	if err := replica.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := redisClient(t, replica.Addr()).Set(t.Context(), "later", "v", 0).Err(); err != nil {
+		t.Errorf("a promoted replica is one again after a restart: %v", err)
+	}
 }
 
 // The first write after the start can be confirmed at once: who waits for a replica need not allow for its start.
