@@ -37,11 +37,11 @@ const dialLimit = 5 * time.Second
 // Proxy forwards TCP connections to one target until it is told to fail. All methods may be called at any time from
 // any goroutine, except after Close.
 type Proxy struct {
-	target   string
 	listener net.Listener
 	running  sync.WaitGroup
 
 	mu           sync.Mutex // guards all below
+	target       string
 	mode         mode
 	requestDelay time.Duration
 	replyDelay   time.Duration
@@ -121,6 +121,13 @@ func (p *Proxy) DelayReplies(d time.Duration) {
 	p.replyDelay = d
 }
 
+// Retarget has new connections go to another server, as an address that a failover moves. Connections that exist stay as they are.
+func (p *Proxy) Retarget(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
+
 // OnRequest does the action at the first request, on any connection, that matches, once. The returned channel is
 // closed when it happens: for LoseReply when the reply has arrived and the client is cut off, otherwise at the request.
 //
@@ -163,12 +170,13 @@ func (p *Proxy) accept() {
 // serve runs one connection to its end.
 func (p *Proxy) serve(client *net.TCPConn) {
 	l := &link{proxy: p, client: client, cut: make(chan struct{})}
-	if !p.add(l) {
+	target, ok := p.add(l)
+	if !ok {
 		_ = client.Close() // it was refused: nobody is left to tell
 		return
 	}
 	defer p.remove(l)
-	server, err := net.DialTimeout("tcp", p.target, dialLimit)
+	server, err := net.DialTimeout("tcp", target, dialLimit)
 	if err != nil {
 		return
 	}
@@ -177,15 +185,15 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	}
 }
 
-// add makes a link subject to failures, unless all are cut.
-func (p *Proxy) add(l *link) bool {
+// add makes a link subject to failures and says where it goes, unless all are cut.
+func (p *Proxy) add(l *link) (target string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.mode == cut {
-		return false
+		return "", false
 	}
 	p.links[l] = true
-	return true
+	return p.target, true
 }
 
 func (p *Proxy) remove(l *link) {

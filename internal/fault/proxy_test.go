@@ -212,6 +212,24 @@ func TestCut(t *testing.T) {
 	hears(t, again, "b")
 }
 
+func TestRetargetMovesNewConnections(t *testing.T) {
+	t.Parallel()
+	before, after := newEcho(t), newEcho(t)
+	proxy := newProxy(t, before.listener.Addr().String())
+	old := dial(t, proxy)
+	send(t, old, "a")
+	hears(t, old, "a")
+	proxy.Retarget(after.listener.Addr().String())
+	moved := dial(t, proxy)
+	send(t, moved, "b")
+	hears(t, moved, "b")
+	send(t, old, "c")
+	hears(t, old, "c")
+	if before.received() != "ac" || after.received() != "b" {
+		t.Errorf("the servers got %q and %q", before.received(), after.received())
+	}
+}
+
 func TestStallDeliversLate(t *testing.T) {
 	t.Parallel()
 	server := newEcho(t)
