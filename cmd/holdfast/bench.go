@@ -22,6 +22,7 @@ type benchCommand struct {
 	Suite    benchSuite    `cmd:"" default:"withargs" help:"Measure everything that is promised, beside an ordinary service, and print a table."`
 	Run      benchRun      `cmd:"" help:"Measure one workload, against a private service or running ones."`
 	Exec     benchExec     `cmd:"" help:"Run a load generator of your own against a private service, which it finds in HOLDFAST_URL and HOLDFAST_TOKEN."`
+	Overload benchOverload `cmd:"" help:"Ask a private service for several times what it can do, and see what it does then."`
 	Service  benchService  `cmd:"" hidden:"" help:"The service, until standard input ends."`
 	Baseline benchBaseline `cmd:"" hidden:"" help:"What it is compared with, until standard input ends."`
 }
@@ -131,6 +132,39 @@ func (c *benchExec) addRow(cost bench.Cost) error {
 	}
 	_, err = file.WriteString(row)
 	return errors.Join(err, file.Close())
+}
+
+type benchOverload struct {
+	For         time.Duration `default:"1m" help:"How long the rush lasts."`
+	Factor      float64       `default:"3" help:"How many times its capacity is asked for."`
+	Measure     time.Duration `default:"10s" help:"How long its capacity is measured before."`
+	AtOnce      int           `default:"256" help:"Requests that the service lets in at once."`
+	CommitDelay time.Duration `default:"50ms" help:"That each flush of Postgres takes longer, up to 100ms: what bounds the capacity, so that the load generator does not."`
+	Deadline    time.Duration `default:"1s" help:"Of a request."`
+	JSON        bool          `name:"json" help:"Print JSON."`
+}
+
+// Run fails if a promise was not kept.
+func (c *benchOverload) Run(ctx context.Context, s streams) (err error) {
+	stack, err := startStack(ctx, "", s)
+	if stack != nil {
+		defer func() { err = errors.Join(err, stack.Stop()) }()
+	}
+	if err != nil {
+		return err
+	}
+	found, err := stack.Overload(ctx, bench.OverloadConfig{
+		AtOnce: c.AtOnce, CommitDelay: c.CommitDelay, Deadline: c.Deadline, Measure: c.Measure, Factor: c.Factor, For: c.For, Progress: s.err,
+	})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = json.NewEncoder(s.out).Encode(found)
+	} else {
+		_, err = io.WriteString(s.out, found.String())
+	}
+	return errors.Join(err, found.Broken())
 }
 
 type benchService struct {

@@ -59,6 +59,22 @@ func TestBenchStopsWhereStockEnds(t *testing.T) {
 	}
 }
 
+// What is turned away is turned away politely, and nothing that was is in the ledger. How fast it goes is for `make overload` to say.
+func TestBenchOverloads(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), builtCommand(t), "bench", "overload", "--json", "--for=1s", "--measure=500ms", "--at-once=32", "--deadline=20s")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, _ := cmd.Output() // it may say that this machine is too slow
+	var got bench.Overload
+	if json.Unmarshal(out, &got) != nil {
+		t.Fatalf("bench printed no JSON: %s\n%s", out, stderr.String())
+	}
+	if got.Capacity == 0 || got.Goodput == 0 || got.Shed == 0 || len(got.Wrong) > 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // A service that answers well and keeps its stock must be found out.
 func TestBenchFindsAServiceThatLies(t *testing.T) {
 	t.Parallel()

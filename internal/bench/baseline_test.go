@@ -42,7 +42,7 @@ func TestBaselineIsCorrect(t *testing.T) {
 	for name, shape := range map[string]bench.Shape{
 		"hot, with duplicates": {Items: 1, Lines: 1, Stock: bench.Plenty, Duplicates: 0.3},
 		"orders of many lines": {Items: 5, Lines: 4, Stock: bench.Plenty},
-		"until all is gone":    {Items: 3, Lines: 2, Stock: 20, Duplicates: 0.1},
+		"until all is gone":    {Items: 3, Lines: 2, Stock: 4, Duplicates: 0.4}, // soon: a busy machine sends few
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

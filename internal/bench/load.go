@@ -79,9 +79,10 @@ type Load struct {
 	Replays   int64         // answers that were those of an earlier request
 	Statuses  map[int]int64 // answers by status
 	PerTarget []int64       // orders that took stock, by process
-	Latency   *Histogram
-	Wrong     int64   // answers that are not what was expected, and answers that did not come
-	Reasons   []error // of the first of these
+	Latency   *Histogram    // of all answers but those that turned a request away
+	Shed      *Histogram    // of these
+	Wrong     int64         // answers that are not what was expected, and answers that did not come
+	Reasons   []error       // of the first of these
 }
 
 // patience is how long after the end of a run its last answers may come.
@@ -96,6 +97,7 @@ type run struct {
 	start   time.Time
 	end     time.Time
 	latency *Histogram
+	shed    *Histogram
 	due     atomic.Int64 // requests that the pace has given out
 
 	mu      sync.Mutex
@@ -105,7 +107,7 @@ type run struct {
 
 // Run sends requests for a while. Connections on which something went wrong are not used again.
 func (g *Generator) Run(ctx context.Context, w *Workload, pace Pace) *Load {
-	r := &run{work: w, pace: pace, latency: &Histogram{}, start: time.Now()}
+	r := &run{work: w, pace: pace, latency: &Histogram{}, shed: &Histogram{}, start: time.Now()}
 	r.end = r.start.Add(pace.For)
 	var workers sync.WaitGroup
 	for _, c := range g.conns {
@@ -117,7 +119,7 @@ func (g *Generator) Run(ctx context.Context, w *Workload, pace Pace) *Load {
 		workers.Go(func() { r.drive(ctx, c) })
 	}
 	workers.Wait()
-	load := &Load{Took: time.Since(r.start), Latency: r.latency, Statuses: map[int]int64{}, Wrong: r.wrong, Reasons: r.reasons}
+	load := &Load{Took: time.Since(r.start), Latency: r.latency, Shed: r.shed, Statuses: map[int]int64{}, Wrong: r.wrong, Reasons: r.reasons}
 	for _, c := range g.conns {
 		load.add(c)
 	}
@@ -157,7 +159,11 @@ func (r *run) drive(ctx context.Context, c *connection) {
 		n := r.number()
 		answer, err := c.order(r.work, n)
 		now = time.Now()
-		r.latency.Record(now.Sub(sent))
+		if answer.shed() {
+			r.shed.Record(now.Sub(sent))
+		} else {
+			r.latency.Record(now.Sub(sent))
+		}
 		if err != nil {
 			r.note(fmt.Errorf("%s: %w", c.id, err))
 			if errors.Is(err, errLost) {

@@ -11,9 +11,13 @@ import (
 type response struct {
 	status   int
 	replayed bool   // it has Idempotent-Replayed: true
+	later    bool   // it has Retry-After
 	body     []byte // of a chunked one the first chunk; valid until the next read
 	size     int    // of the whole response, in bytes
 }
+
+// shed: the request was turned away.
+func (r *response) shed() bool { return r.status == 503 }
 
 var (
 	// errMore: the response is not whole yet.
@@ -53,6 +57,8 @@ func parseResponse(data []byte) (response, error) {
 			length = n
 		case len(name) == len("Transfer-Encoding") && bytes.EqualFold(name, []byte("Transfer-Encoding")):
 			chunked = string(value) == "chunked"
+		case len(name) == len("Retry-After") && bytes.EqualFold(name, []byte("Retry-After")):
+			r.later = len(value) > 0
 		case len(name) == len("Idempotent-Replayed") && bytes.EqualFold(name, []byte("Idempotent-Replayed")):
 			r.replayed = string(value) == "true"
 		}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -128,12 +129,13 @@ type Addresses struct {
 type ServiceConfig struct {
 	Processes int // on the same stores
 	NoGate    bool
+	Env       []string // more variables, NAME=value
 }
 
 // StartService runs Holdfast. HOLDFAST_* variables that this process has hold for it too, unless they name stores or addresses.
 func (s *Stack) StartService(cfg ServiceConfig) (*Service, error) {
 	service := &Service{Target: Target{Token: s.Token}, API: true}
-	var env []string
+	env := slices.Clone(cfg.Env)
 	if cfg.NoGate {
 		env = append(env, "HOLDFAST_REDIS_URL=")
 	}

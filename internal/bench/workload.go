@@ -17,6 +17,7 @@ type Shape struct {
 	Duplicates float64 // share of requests that repeat another one, which may still be on its way
 	RandomKeys bool    // keys without an order, like UUIDs of version 4, instead of counted ones
 	Hold       bool    // hold and then commit, in two requests, instead of taking at once
+	Sheds      bool    // the service may turn requests away: 503, with Retry-After and the word that nothing was done
 	Batch      int     // orders that one request asks for together; 0: one, alone. Needs Plenty of stock, and does not hold
 }
 
@@ -139,6 +140,8 @@ func (w *Workload) check(r *response, id []byte) error {
 	case r.status == 201 && bytes.Contains(r.body, id):
 		return nil
 	case r.status == 409 && w.Stock < Plenty && bytes.Contains(r.body, []byte("insufficient-stock")):
+		return nil
+	case w.Sheds && r.shed() && r.later && bytes.Contains(r.body, []byte(`"outcome":"none"`)):
 		return nil
 	}
 	return fmt.Errorf("%s was answered %d: %.700s", id, r.status, r.body)
