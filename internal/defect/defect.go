@@ -61,6 +61,7 @@ type Point string
 const (
 	BeforeGate  Point = "before-gate"
 	TicketTaken Point = "ticket-taken"
+	FiguresRead Point = "figures-read" // to confirm what the gate has, which is not told yet
 	RowsRead    Point = "rows-read"    // of a batch that is decided on rows just read or locked
 	BeforeWrite Point = "before-write" // the batch is decided
 	Written     Point = "written"      // inside its transaction, or committed with it where it had none
@@ -71,7 +72,7 @@ const (
 
 // Points are all of them.
 func Points() []Point {
-	return []Point{BeforeGate, TicketTaken, RowsRead, BeforeWrite, Written, Committed, Settled, DueListed}
+	return []Point{BeforeGate, TicketTaken, FiguresRead, RowsRead, BeforeWrite, Written, Committed, Settled, DueListed}
 }
 
 // Statements is what carries out SQL statements: a session, a pool or a transaction.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-stock/holdfast/internal/defect"
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
 
@@ -174,6 +175,7 @@ func (c *confirmer) read(r *reading) {
 		r.err = fmt.Errorf("confirm %d items: %w", len(items), err)
 		return
 	}
+	defect.Reach(defect.FiguresRead)
 	for i := range found {
 		c.gate.laneOf(found[i].Item).settle(found[i], r.started)
 	}

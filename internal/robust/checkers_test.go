@@ -160,6 +160,19 @@ func TestEveryRuleIsBrokenBySomething(t *testing.T) {
 	}
 }
 
+// TestHoldsLastByTheLedgersClock: where it was set forward a hold is over at once, and where it was set back it is not.
+func TestHoldsLastByTheLedgersClock(t *testing.T) {
+	t.Parallel()
+	for ahead, sound := range map[time.Duration]bool{24 * time.Hour: true, 0: false, -24 * time.Hour: false} {
+		h := soundHistory()
+		expired := &h.Ledger.Movements[5]
+		expired.At, expired.Ahead = 100*ms, ahead
+		if found := robust.CheckOrder(h); sound == slices.Contains(rulesOf(found), "expiry") || sound && found != nil {
+			t.Errorf("%v ahead: found %v", ahead, found)
+		}
+	}
+}
+
 // TestRefusalsMayBeConservative: what a request under way wants is refused to others, and so is what was gone a moment ago.
 func TestRefusalsMayBeConservative(t *testing.T) {
 	t.Parallel()

@@ -115,19 +115,19 @@ func lostReplies(w *world, _ *sandbox.Postgres) *robust.History {
 	for range 10 {
 		for _, s := range w.services {
 			l.awaitAnswers(10, 0)
-			w.loseReply(s)
+			w.atWrite(s, fault.LoseReply)
 		}
 	}
 	return l.end()
 }
 
-// loseReply of the next statement that writes a movement of a single deduction or of a mixed batch.
-func (w *world) loseReply(s *service) {
+// atWrite does something to the wire at the next statement that writes a movement of a single deduction or of a mixed batch.
+func (w *world) atWrite(s *service, action fault.Action) {
 	w.t.Helper()
 	select {
-	case <-s.postgres.OnRequest(writesDeduction, fault.LoseReply):
+	case <-s.postgres.OnRequest(writesDeduction, action):
 	case <-time.After(patience):
-		w.t.Fatal("no statement to lose the reply of")
+		w.t.Fatal("no statement to break the wire at")
 	}
 }
 
@@ -252,11 +252,10 @@ func (w *world) awaitBase(sku string, version int64) {
 // base is the version that the gate has of an item; -1: it knows nothing of it.
 func (w *world) base(sku string) int64 {
 	w.t.Helper()
-	h := &robust.History{Ledger: robust.Ledger{Items: []robust.Level{{SKU: sku}}}}
-	if w.readGate(h); len(h.Gate) == 0 {
-		return -1
+	if found := w.readGate(sku); len(found) > 0 {
+		return found[0].Version
 	}
-	return h.Gate[0].Version
+	return -1
 }
 
 // writesDeduction tells a statement that writes a deduction from those that look one up.

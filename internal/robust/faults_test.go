@@ -3,34 +3,42 @@
 package robust_test
 
 import (
-	"context"
+	"cmp"
+	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
-	"os"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"text/tabwriter"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-stock/holdfast/internal/defect"
 	"github.com/holdfast-stock/holdfast/internal/robust"
 	"github.com/holdfast-stock/holdfast/internal/sandbox"
 )
 
 var (
-	rounds   = flag.Int("rounds", 1, "how often every fault is to happen")
-	long     = flag.Bool("long", false, "all faults, not only those that are over soon")
-	recovery = flag.Duration("recovery", 30*time.Second, "how long every process may take to answer again after a fault; a busy machine needs more than the service")
+	rounds = flag.Int("rounds", 1, "how often every fault is to happen")
+	pairs  = flag.Int("pairs", 6, "with -long, how many pairs of faults are to happen after that")
+	long   = flag.Bool("long", false, "all faults, not only those that are over soon")
+	slower = flag.Float64("slower", 0, "how many times longer than promised recovery may take, on a busy machine; 0: not longer with -long, else 15 times")
 )
 
-// minimumRate is how many operations a second must get a clear answer before a fault: breaking what does nothing shows nothing.
+// minimumRate is how many operations a second must be done, or refused for a reason of their own, before a fault: breaking what does
+// nothing shows nothing.
 const minimumRate = 10
+
+// How long every process may take to answer again after a fault is over.
+const (
+	soon         = 2 * time.Second
+	afterMove    = 5 * time.Second // to another server, or after two faults at once
+	slowerInCI   = 15
+	sessionLimit = 60 // of Postgres; few enough to take them all
+)
 
 // chaos is a world that is broken in one way after the other.
 type chaos struct {
@@ -38,77 +46,179 @@ type chaos struct {
 	load     *load
 	postgres *sandbox.Postgres
 	redis    *sandbox.Redis
-	client   *redis.Client
+	client   *redis.Client // of Redis, past the wires
+
+	setup                   sandbox.PostgresConfig // of Postgres, and of what takes over from it
+	redisSetup              sandbox.RedisConfig
+	postgresTime, redisTime *sandbox.Clock // nil: it has that of the system, which nobody sets
+	migrations, takeovers   int            // so far
 }
 
-// breakage breaks something, lets the load go on for a while, and mends it. It fails the test unless it saw that it was broken.
+// part of an installation that a fault is about.
+type part int
+
+// The parts, in the order in which two of them are broken; they are mended the other way round, since a process starts only with its ledger.
+const (
+	several part = iota // such a fault happens alone
+	process
+	inRedis
+	inPostgres
+	wireToRedis
+	wireToPostgres
+)
+
+// breakage is one way to break something.
 type breakage struct {
 	name  string
-	short bool
-	run   func(c *chaos)
+	short bool // over soon
+	part  part
+	// Between strike and mend the load goes on for so long, and until it got so many answers.
+	lasts   time.Duration
+	answers int64
+	limit   time.Duration // of recovery; 0: soon
+	// strike breaks it, fails the test unless it saw that it was broken, and returns what mends it; nil: it is over by itself.
+	strike func(c *chaos) (mend func())
 }
 
-// TestNothingIsLostUnderFaults breaks one thing after the other, in an order drawn from the seed.
+// TestNothingIsLostUnderFaults breaks one thing after the other, in an order drawn from the seed, and then two at a time.
 func TestNothingIsLostUnderFaults(t *testing.T) {
-	c := newChaos(t)
+	c := newChaos(t, sandbox.PostgresConfig{})
 	var faults []robust.Fault
 	for range *rounds {
-		list := breakages()
+		list := c.breakages()
 		c.random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		for _, b := range list {
 			if b.short || *long {
 				faults = append(faults, c.suffer(b))
 			}
 		}
+		if *long {
+			for range *pairs {
+				faults = append(faults, c.suffer(c.pairOf(list)))
+			}
+		}
 	}
+	c.conclude(faults)
+}
+
+// conclude ends the load and checks what was seen.
+func (c *chaos) conclude(faults []robust.Fault) {
+	c.t.Helper()
 	h := c.load.end()
 	c.load.probe(h)
 	h.Faults = faults
 	count(h)
 	found := c.finish(h)
-	report(t, h)
+	report(c.t, h, len(found))
 	if len(found) > 0 {
 		c.keep(h, found)
 	}
+	for _, s := range c.services {
+		s.close() // while there is a ledger to finish with
+	}
 }
 
-func newChaos(t *testing.T) *chaos {
-	c := &chaos{postgres: sandbox.OwnPostgres(t, sandbox.PostgresConfig{}), redis: sandbox.OwnRedis(t, sandbox.RedisConfig{})}
+func newChaos(t *testing.T, setup sandbox.PostgresConfig) *chaos {
+	c := &chaos{
+		setup: setup, redisSetup: sandbox.RedisConfig{Settings: map[string]string{"enable-debug-command": "local"}},
+		postgresTime: newClock(t), redisTime: newClock(t),
+	}
+	c.setup.Settings = map[string]string{"max_connections": strconv.Itoa(sessionLimit)}
+	maps.Copy(c.setup.Settings, setup.Settings)
+	if c.postgresTime != nil {
+		c.setup.Env, c.redisSetup.Env = c.postgresTime.Env(), c.redisTime.Env()
+	}
+	c.postgres, c.redis = sandbox.OwnPostgres(t, c.setup), sandbox.OwnRedis(t, c.redisSetup)
 	c.world = newWorld(t, worldConfig{command: withDefects(t), postgres: c.postgres, redis: c.redis})
 	c.client = c.redisClient()
 	c.load = c.begin()
 	return c
 }
 
-// suffer one fault and wait until every process answers again.
-func (c *chaos) suffer(b breakage) robust.Fault {
-	c.t.Helper()
-	f := robust.Fault{Name: b.name}
-	before, began := c.load.answers.Load(), time.Now()
-	c.load.awaitAnswers(20, time.Second)
-	if f.RateBefore = float64(c.load.answers.Load()-before) / time.Since(began).Seconds(); f.RateBefore < minimumRate {
-		c.t.Errorf("%s: only %.0f answers a second before it", b.name, f.RateBefore)
+// newClock is nil where none can be built.
+func newClock(t *testing.T) *sandbox.Clock {
+	t.Helper()
+	clock, err := sandbox.NewClock(t.Context())
+	if errors.Is(err, sandbox.ErrNoCompiler) {
+		t.Log("no clock will be set: ", err)
+		return nil
 	}
-	f.From = c.now()
-	b.run(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = clock.Close() }) // the system clears what is left
+	return clock
+}
+
+// pairOf two parts at once.
+func (c *chaos) pairOf(list []breakage) breakage {
+	for {
+		a, b := list[c.random.IntN(len(list))], list[c.random.IntN(len(list))]
+		if a.part == several || a.part >= b.part {
+			continue
+		}
+		return breakage{
+			name: a.name + ", and " + b.name, lasts: max(a.lasts, b.lasts), answers: min(a.answers, b.answers), limit: afterMove,
+			strike: func(c *chaos) func() {
+				mends := []func(){a.strike(c), b.strike(c)}
+				return func() {
+					for _, mend := range slices.Backward(mends) {
+						if mend != nil {
+							mend()
+						}
+					}
+				}
+			},
+		}
+	}
+}
+
+// suffer one fault and wait until every process answers again.
+func (c *chaos) suffer(b breakage) (f robust.Fault) {
+	c.t.Helper()
+	before, began := c.load.served.Load(), time.Now()
+	c.load.awaitAnswers(20, time.Second)
+	if f.RateBefore = float64(c.load.served.Load()-before) / time.Since(began).Seconds(); f.RateBefore < minimumRate {
+		c.t.Errorf("%s: only %.0f operations a second before it", b.name, f.RateBefore)
+	}
+	f.Name, f.From = b.name, c.now()
+	mend := b.strike(c)
+	c.load.awaitAnswers(b.answers, b.lasts)
+	if mend != nil {
+		mend()
+	}
 	f.To = c.now()
-	f.Recovery = c.awaitRecovery(b.name, f.To)
+	f.Recovery = c.awaitRecovery(&b, f.To)
 	return f
 }
 
-// awaitRecovery until each process has given a clear answer to a request of after the fault.
-func (c *chaos) awaitRecovery(name string, healed time.Duration) time.Duration {
+// allowed is how long recovery may take here.
+func (b *breakage) allowed() time.Duration {
+	times := *slower
+	switch {
+	case times > 0:
+	case *long:
+		times = 1
+	default:
+		times = slowerInCI
+	}
+	return time.Duration(times * float64(cmp.Or(b.limit, soon)))
+}
+
+// awaitRecovery until each process has done, or refused for a reason of its own, a write that was called after the fault.
+func (c *chaos) awaitRecovery(b *breakage, healed time.Duration) time.Duration {
 	c.t.Helper()
+	limit := b.allowed()
 	for ; ; time.Sleep(time.Millisecond) {
 		took := c.now() - healed
 		if c.load.settled[0].Load() > int64(healed) && c.load.settled[1].Load() > int64(healed) {
-			if took > *recovery {
-				c.t.Errorf("%s: a process took %v to answer again", name, took)
+			if took > limit {
+				c.t.Errorf("%s: a process took %v to work again, more than %v", b.name, took, limit)
 			}
 			return took
 		}
 		if took > patience {
-			c.t.Fatalf("%s: a process has not answered for %v since:\n%s\n%s", name, took, c.services[0].tail(), c.services[1].tail())
+			c.t.Fatalf("%s: a process has not worked for %v since:\n%s\n%s", b.name, took, c.services[0].tail(), c.services[1].tail())
 		}
 	}
 }
@@ -122,6 +232,8 @@ func count(h *robust.History) {
 			case op.Call < f.From || op.Call > f.To:
 			case op.Outcome == robust.Unknown:
 				f.Not++
+			case op.Shed():
+				f.Shed++
 			default:
 				f.Done++
 			}
@@ -129,22 +241,24 @@ func count(h *robust.History) {
 	}
 }
 
-func report(t *testing.T, h *robust.History) {
+func report(t testing.TB, h *robust.History, violations int) {
 	var text strings.Builder
-	fmt.Fprintf(&text, "seed %d: %d operations, %d movements, %d faults\n", h.Seed, len(h.Ops), len(h.Ledger.Movements), len(h.Faults))
+	var slowest time.Duration
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "fault\tlasted\tanswers/s before\tanswered during it\tnot\trecovery")
+	fmt.Fprintln(table, "fault\tlasted\tserved/s before\tduring it: served\tnothing done\tunknown\trecovery")
 	for _, f := range h.Faults {
-		fmt.Fprintf(table, "%s\t%v\t%.0f\t%d\t%d\t%v\n", f.Name, (f.To - f.From).Round(10*time.Millisecond), f.RateBefore, f.Done, f.Not, f.Recovery.Round(time.Millisecond))
+		slowest = max(slowest, f.Recovery)
+		fmt.Fprintf(table, "%s\t%v\t%.0f\t%d\t%d\t%d\t%v\n", f.Name, (f.To - f.From).Round(10*time.Millisecond), f.RateBefore,
+			f.Done, f.Shed, f.Not, f.Recovery.Round(time.Millisecond))
 	}
 	_ = table.Flush() // a builder takes everything
-	t.Log(text.String())
+	t.Logf("seed %d: %d faults, %d operations, %d movements, %d violations, slowest recovery %v\n%s", h.Seed, len(h.Faults), len(h.Ops),
+		len(h.Ledger.Movements), violations, slowest.Round(time.Millisecond), text.String())
 }
 
 // probe asks for what is there, and for one unit more, when nobody else wants anything: a refusal must be exact then.
 func (l *load) probe(h *robust.History) {
 	l.world.t.Helper()
-	l.stop = make(chan struct{}) // it has been closed
 	l.cut = 0
 	select { // what unanswered requests wanted stays refused until then
 	case <-time.After(robust.TicketLife + time.Second):
@@ -153,6 +267,7 @@ func (l *load) probe(h *robust.History) {
 	from := len(l.ops)
 	for i := range cold + 1 {
 		sku := skuOf(i)
+		c.at(i%2, robust.Deduct, of(sku, 1_000_000)) // refused, after what has expired on the item is released
 		level := c.look(sku)
 		if level == nil {
 			l.world.t.Fatalf("%s cannot be read", sku)
@@ -170,242 +285,11 @@ func (l *load) probe(h *robust.History) {
 	h.Ops = append(h.Ops[:from:from], l.ops[from:]...)
 }
 
-// breakages are all there are.
-func breakages() []breakage {
-	list := []breakage{
-		{"a process is killed", true, func(c *chaos) {
-			s := c.one()
-			s.signal(syscall.SIGKILL)
-			s.await()
-			c.load.awaitAnswers(20, 0)
-			s.open()
-		}},
-		{"a process is stopped for 1.5 s", true, func(c *chaos) {
-			s := c.one()
-			s.signal(syscall.SIGSTOP)
-			c.load.awaitAnswers(10, 1500*time.Millisecond)
-			s.signal(syscall.SIGCONT)
-		}},
-		{"rolling restart", true, func(c *chaos) {
-			for _, s := range c.services {
-				s.signal(syscall.SIGTERM)
-				s.await()
-				if !s.cmd.ProcessState.Success() {
-					c.t.Errorf("it did not stop in order: %s\n%s", s.cmd.ProcessState, s.tail())
-				}
-				s.open()
-			}
-		}},
-		{"Redis is killed and comes back empty", true, func(c *chaos) {
-			c.redis.Kill()
-			c.load.awaitAnswers(20, 500*time.Millisecond)
-			c.must(c.redis.Restart(context.Background()))
-		}},
-		{"Redis is stopped for a second", false, func(c *chaos) {
-			c.must(c.redis.Pause())
-			c.load.awaitAnswers(20, time.Second)
-			c.must(c.redis.Resume())
-		}},
-		{"Redis is flushed", true, func(c *chaos) {
-			if n := c.client.DBSize(context.Background()).Val(); n == 0 {
-				c.t.Error("there is nothing to flush")
-			}
-			c.must(c.client.FlushAll(context.Background()).Err())
-			c.load.awaitAnswers(20, 0)
-		}},
-		{"Redis is set back to an old state", true, setBack},
-		{"Redis is out of memory", true, func(c *chaos) {
-			c.must(c.client.ConfigSet(context.Background(), "maxmemory", "1").Err())
-			c.refusesWrites("OOM")
-			c.load.awaitAnswers(20, 500*time.Millisecond)
-			c.must(c.client.ConfigSet(context.Background(), "maxmemory", "0").Err())
-		}},
-		{"Redis takes no writes", false, func(c *chaos) {
-			c.must(c.client.SlaveOf(context.Background(), "127.0.0.1", "1").Err())
-			c.refusesWrites("READONLY")
-			c.load.awaitAnswers(20, 500*time.Millisecond)
-			c.must(c.client.SlaveOf(context.Background(), "NO", "ONE").Err())
-		}},
-		{"Postgres is killed", true, func(c *chaos) {
-			c.postgres.Kill()
-			c.must(c.postgres.Restart(context.Background()))
-		}},
-		{"Postgres is restarted in order", false, func(c *chaos) { c.must(c.postgres.Restart(context.Background())) }},
-		{"Postgres ends every session that writes", true, func(c *chaos) {
-			c.sessions(func(pid int) {
-				c.administer("SELECT pg_terminate_backend(" + strconv.Itoa(pid) + ")")
-			})
-		}},
-		{"a session of Postgres is killed", false, func(c *chaos) {
-			killed := false
-			c.sessions(func(pid int) {
-				if !killed {
-					killed = true
-					c.must(syscall.Kill(pid, syscall.SIGKILL)) // Postgres ends all others and recovers
-				}
-			})
-		}},
-		{"replies to commits are lost", true, func(c *chaos) {
-			for range 3 {
-				for _, s := range c.services {
-					c.loseReply(s)
-				}
-			}
-		}},
-		{"the wire to Postgres is slow", false, func(c *chaos) {
-			s := c.one()
-			s.postgres.DelayRequests(time.Duration(50+c.random.IntN(200)) * time.Millisecond)
-			c.load.awaitAnswers(20, 2*time.Second)
-			s.postgres.Restore()
-		}},
-		{"the wire to Redis is slow", false, func(c *chaos) {
-			s := c.one()
-			s.redis.DelayReplies(time.Duration(50+c.random.IntN(200)) * time.Millisecond)
-			c.load.awaitAnswers(20, 2*time.Second)
-			s.redis.Restore()
-		}},
-		{"the wire to Postgres loses everything", false, func(c *chaos) {
-			s := c.one()
-			s.postgres.Swallow()
-			c.load.awaitAnswers(20, 3*time.Second)
-			s.postgres.Restore()
-		}},
-		{"the wire to Redis loses everything", true, func(c *chaos) {
-			s := c.one()
-			s.redis.Swallow()
-			c.load.awaitAnswers(20, time.Second)
-			s.redis.Restore()
-		}},
-		{"the wire to Postgres is held up, and then delivers", false, func(c *chaos) {
-			s := c.one()
-			s.postgres.Stall()
-			c.load.awaitAnswers(20, 2*time.Second)
-			s.postgres.Restore()
-		}},
-		{"both stores are killed, Redis comes back first", false, func(c *chaos) {
-			c.redis.Kill()
-			c.postgres.Kill()
-			c.must(c.redis.Restart(context.Background()))
-			c.must(c.postgres.Restart(context.Background()))
-		}},
-		{"both stores are killed, Postgres comes back first", false, func(c *chaos) {
-			c.postgres.Kill()
-			c.redis.Kill()
-			c.must(c.postgres.Restart(context.Background()))
-			c.must(c.redis.Restart(context.Background()))
-		}},
-	}
-	for i, point := range defect.Points() {
-		list = append(list,
-			breakage{"a process is killed at " + string(point), i%2 == 0, func(c *chaos) { c.dieAt(point) }},
-			breakage{"a process is stopped at " + string(point), false, func(c *chaos) { c.freezeAt(point) }},
-		)
-	}
-	return list
-}
-
 func (c *chaos) one() *service { return c.services[c.random.IntN(len(c.services))] }
 
 func (c *chaos) must(err error) {
 	c.t.Helper()
 	if err != nil {
 		c.t.Fatal(err)
-	}
-}
-
-// restart a process with a failpoint in it.
-func (c *chaos) restart(point defect.Point, signal string) *service {
-	c.t.Helper()
-	s := c.one()
-	s.signal(syscall.SIGTERM)
-	s.await()
-	s.open(fmt.Sprintf("HOLDFAST_FAILPOINT=%s %s %d", point, signal, 5+rand.IntN(20)))
-	return s
-}
-
-func (c *chaos) dieAt(point defect.Point) {
-	c.t.Helper()
-	s := c.restart(point, "kill")
-	s.await()
-	if state := s.cmd.ProcessState.String(); state != "signal: killed" {
-		c.t.Errorf("it was not killed at %s: %s", point, state)
-	}
-	s.open()
-}
-
-func (c *chaos) freezeAt(point defect.Point) {
-	c.t.Helper()
-	s := c.restart(point, "stop")
-	for deadline := time.Now().Add(patience); !s.stopped(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			c.t.Fatalf("it was not stopped at %s", point)
-		}
-	}
-	c.load.awaitAnswers(10, 1500*time.Millisecond)
-	s.signal(syscall.SIGCONT)
-}
-
-// stopped reports whether the process stands still, as the system tells it.
-func (s *service) stopped() bool {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(s.cmd.Process.Pid) + "/stat")
-	if err != nil {
-		return false
-	}
-	_, after, _ := strings.Cut(string(stat), ") ")
-	return strings.HasPrefix(after, "T")
-}
-
-// refusesWrites waits until Redis answers a write with an error like this one.
-func (c *chaos) refusesWrites(with string) {
-	c.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		err := c.client.Set(context.Background(), "robust", "1", time.Second).Err()
-		if err != nil && strings.Contains(err.Error(), with) {
-			return
-		}
-		if time.Now().After(deadline) {
-			c.t.Fatalf("Redis takes writes: %v", err)
-		}
-	}
-}
-
-// setBack everything Redis has to what it was half a second before, as a failover to a replica behind does.
-func setBack(c *chaos) {
-	ctx := context.Background()
-	keys, err := c.client.Keys(ctx, "*").Result()
-	c.must(err)
-	dumps := map[string]string{}
-	for _, key := range keys {
-		if dump, err := c.client.Dump(ctx, key).Result(); err == nil {
-			dumps[key] = dump
-		}
-	}
-	if len(dumps) == 0 {
-		c.t.Error("there is nothing to set back")
-	}
-	c.load.awaitAnswers(20, 500*time.Millisecond)
-	for key, dump := range dumps {
-		c.must(c.client.RestoreReplace(ctx, key, time.Hour, dump).Err())
-	}
-	c.load.awaitAnswers(20, 0)
-}
-
-// sessions calls do with the process of each session that writes; there must be one.
-func (c *chaos) sessions(do func(pid int)) {
-	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, c.url)
-	c.must(err)
-	rows, err := conn.Query(ctx, "SELECT pid FROM pg_stat_activity WHERE application_name = 'holdfast' AND datname = current_database()")
-	c.must(err)
-	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
-	c.must(err)
-	_ = conn.Close(ctx) // it may be killed with the others
-	if len(pids) == 0 {
-		c.t.Error("no session writes")
-	}
-	for _, pid := range pids {
-		do(pid)
 	}
 }

@@ -25,9 +25,11 @@ type History struct {
 type Fault struct {
 	Name       string
 	From, To   time.Duration
-	RateBefore float64       // operations done in a second, before
-	Done, Not  int           // operations that were called while it lasted: answered as done or refused, and not
-	Recovery   time.Duration // from its end until every process had done an operation that was called after it
+	RateBefore float64 // operations done in a second, before
+	// Operations that were called while it lasted: done or refused for a reason of their own, answered that nothing was done for want of
+	// a store, and not answered.
+	Done, Shed, Not int
+	Recovery        time.Duration // from its end until every process had done or refused a write that was called after it
 }
 
 // TicketLife is how long the gate keeps units for a request that never came back, at the default request deadline.
@@ -115,7 +117,8 @@ type Movement struct {
 	HeldBy    int64
 	Kind      string
 	Deduction string
-	At        time.Duration // by the ledger's clock, which is ours
+	At        time.Duration // by the ledger's clock, less Ahead
+	Ahead     time.Duration // how far the ledger's clock was from ours: it may have been set
 }
 
 // KeyRow is an idempotency key that had its effect.
@@ -129,7 +132,7 @@ type KeyRow struct {
 // Deduction and its lines.
 type Deduction struct {
 	ID, Client, State string
-	Expires           time.Duration // 0: never
+	Expires           time.Duration // by the ledger's clock; 0: never
 	Lines             []DeductionLine
 }
 

@@ -37,11 +37,14 @@ type load struct {
 	world   *world
 	cut     float64         // the share of requests that their client cuts
 	tries   time.Duration   // for how long an operation is tried
+	pause   time.Duration   // of a customer between two operations, at most
 	late    bool            // commits wait until their hold is all but over
-	settled [2]atomic.Int64 // of each process: when the last operation that it answered was called, in ns
-	answers atomic.Int64    // clear ones
+	settled [2]atomic.Int64 // of each process: when the last write that it did or refused was called, in ns
+	answers atomic.Int64    // clear ones, that nothing was done included
+	served  atomic.Int64    // those of them that did something or refused it for a reason of its own
 	group   sync.WaitGroup
-	stop    chan struct{}
+	stop    chan struct{} // closed by halt
+	halted  sync.Once
 	mu      sync.Mutex
 	ops     []robust.Op // guarded by mu
 }
@@ -54,7 +57,7 @@ func (w *world) begin() *load {
 }
 
 func (w *world) prepare() *load {
-	l := &load{world: w, cut: 0.015, tries: 30 * time.Second, stop: make(chan struct{})}
+	l := &load{world: w, cut: 0.015, tries: 30 * time.Second, pause: 15 * time.Millisecond, stop: make(chan struct{})}
 	c := l.customer(0)
 	for i := range cold + 1 {
 		sku := skuOf(i)
@@ -67,6 +70,7 @@ func (w *world) prepare() *load {
 }
 
 func (l *load) release() {
+	l.world.t.Cleanup(l.halt) // where the test ends before its time
 	for i := range customers {
 		l.group.Go(func() { l.customer(i + 1).run() })
 	}
@@ -74,9 +78,14 @@ func (l *load) release() {
 
 // end stops all customers and returns what they saw.
 func (l *load) end() *robust.History {
-	close(l.stop)
-	l.group.Wait()
+	l.halt()
 	return &robust.History{Ops: l.ops}
+}
+
+// halt stops all customers and waits for them.
+func (l *load) halt() {
+	l.halted.Do(func() { close(l.stop) })
+	l.group.Wait()
 }
 
 func skuOf(i int) string {
@@ -121,7 +130,7 @@ func (c *customer) run() {
 		select {
 		case <-c.load.stop:
 			return
-		case <-time.After(time.Duration(c.random.IntN(15)) * time.Millisecond):
+		case <-time.After(time.Duration(c.random.Int64N(int64(c.load.pause)))):
 			c.act()
 		}
 	}
@@ -282,8 +291,7 @@ func (c *customer) do(op *robust.Op, method, path string, body any) {
 		status, replayed, text := c.once(process, method, path, op.Key, body, limit)
 		op.Return, op.Process = l.world.now(), process
 		if c.understand(op, status, replayed, text) {
-			l.settled[process].Store(int64(called))
-			l.answers.Add(1)
+			l.answered(op, process, called)
 			continue
 		}
 		<-time.After(time.Duration(5+c.random.IntN(40)) * time.Millisecond) // at once it would find the same
@@ -291,6 +299,18 @@ func (c *customer) do(op *robust.Op, method, path string, body any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ops = append(l.ops, *op)
+}
+
+// answered notes that a process has answered an operation, and when it was called.
+func (l *load) answered(op *robust.Op, process int, called time.Duration) {
+	l.answers.Add(1)
+	if op.Shed() {
+		return
+	}
+	l.served.Add(1)
+	if op.Kind != robust.Read {
+		l.settled[process].Store(int64(called))
+	}
 }
 
 // understand an answer; false: send it again.

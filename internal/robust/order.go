@@ -25,8 +25,18 @@ const (
 	never       = time.Duration(math.MaxInt64)
 )
 
-// problemNotFound is the problem's type that a deduction is not there.
-const problemNotFound = "urn:holdfast:problem:not-found"
+// Types of problems.
+const (
+	problemNotFound    = "urn:holdfast:problem:not-found" // a deduction is not there
+	problemOverloaded  = "urn:holdfast:problem:overloaded"
+	problemUnavailable = "urn:holdfast:problem:ledger-unavailable"
+	problemRateLimited = "urn:holdfast:problem:rate-limited"
+)
+
+// Shed reports whether the operation was refused for want of a store or of room, and for no reason of its own.
+func (o *Op) Shed() bool {
+	return o.Outcome == Refused && slices.Contains([]string{problemOverloaded, problemUnavailable, problemRateLimited}, o.Problem)
+}
 
 // checker has a history sorted for looking things up.
 type checker struct {
@@ -304,12 +314,13 @@ func (c *checker) checkRealTime(sku string, spans []span) {
 func (c *checker) checkExpiry() {
 	for id, d := range c.ledger {
 		for _, m := range c.effects[id] {
+			at := m.At + m.Ahead
 			switch {
 			case d.Expires == 0:
-			case m.Kind == "commit" && m.At >= d.Expires:
-				c.fail("expiry", "hold %s was committed at %v, over since %v", id, m.At, d.Expires)
-			case m.Kind == "expire" && m.At+expirySlack < d.Expires:
-				c.fail("expiry", "hold %s expired at %v, before %v", id, m.At, d.Expires)
+			case m.Kind == "commit" && at >= d.Expires:
+				c.fail("expiry", "hold %s was committed at %v, over since %v", id, at, d.Expires)
+			case m.Kind == "expire" && at+expirySlack < d.Expires:
+				c.fail("expiry", "hold %s expired at %v, before %v", id, at, d.Expires)
 			}
 		}
 	}

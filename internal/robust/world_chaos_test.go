@@ -18,7 +18,7 @@ func withDefects(t testing.TB) string {
 
 // redisClient talks to the world's Redis past the wires.
 func (w *world) redisClient() *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: w.redis, MaxRetries: -1, Protocol: 2})
+	c := redis.NewClient(&redis.Options{Addr: w.redis, MaxRetries: -1, Protocol: 2, ReadTimeout: patience})
 	w.t.Cleanup(func() { _ = c.Close() }) // nothing is under way
 	return c
 }

@@ -95,6 +95,7 @@ type service struct {
 	env             []string
 	command         string
 	addr            string
+	admin           string // address of its metrics, once it serves
 	postgres, redis *fault.Proxy
 
 	cmd   *exec.Cmd
@@ -233,6 +234,11 @@ func (s *service) attend(stderr io.Reader, serving chan<- bool) {
 		s.log.WriteByte('\n')
 		s.mu.Unlock()
 		if bytes.Contains(lines.Bytes(), []byte(`"msg":"serving"`)) {
+			var at struct {
+				Admin string `json:"admin_addr"`
+			}
+			_ = json.Unmarshal(lines.Bytes(), &at) // without it nothing is found there, which shows
+			s.admin = at.Admin
 			serving <- true
 		}
 	}
@@ -285,12 +291,21 @@ func (s *service) tail() string {
 
 func (w *world) now() time.Duration { return time.Since(w.start) }
 
-// finish reads the ledger and the gate once all is quiet, checks the history, and keeps what is needed to look into a violation.
-func (w *world) finish(h *robust.History) []robust.Violation {
+// complete a history with what the ledger and the gate say, once all is quiet.
+func (w *world) complete(h *robust.History) {
 	w.t.Helper()
 	h.Seed, h.Start = w.seed, w.start
-	w.readLedger(h)
-	w.readGate(h)
+	h.Gate = nil
+	for i := range cold + 1 {
+		h.Gate = append(h.Gate, w.readGate(skuOf(i))...)
+	}
+	w.readLedger(h) // after the gate: what the gate was told of must be there
+}
+
+// finish completes a history and checks it.
+func (w *world) finish(h *robust.History) []robust.Violation {
+	w.t.Helper()
+	w.complete(h)
 	picture := ""
 	if dir := os.Getenv("ROBUST_DIR"); dir != "" {
 		picture = filepath.Join(dir, strings.ReplaceAll(w.t.Name(), "/", "-")+".html")
@@ -369,7 +384,9 @@ func (w *world) readLedger(h *robust.History) {
 		var m robust.Movement
 		var when time.Time
 		err := rows.Scan(&m.SKU, &m.Version, &m.OnHand, &m.Held, &m.OnHandBy, &m.HeldBy, &m.Kind, &m.Deduction, &when)
-		m.At = at(&when)
+		told := at(&when)
+		m.Ahead = told.Round(day)
+		m.At = told - m.Ahead
 		l.Movements = append(l.Movements, m)
 		return err
 	})
@@ -397,7 +414,11 @@ func (w *world) readLedger(h *robust.History) {
 	})
 }
 
-func (w *world) readGate(h *robust.History) {
+// day is by how much the clocks of servers are set away: far more than a run takes, so that each of their times tells whether they were.
+const day = 24 * time.Hour
+
+// readGate says what the gate has of an item, if it knows it.
+func (w *world) readGate(sku string) []robust.Base {
 	t := w.t
 	t.Helper()
 	client, err := gate.Dial("redis://" + w.redis)
@@ -409,16 +430,14 @@ func (w *world) readGate(h *robust.History) {
 		return nil, errors.New("not asked")
 	}})
 	defer g.Close()
-	h.Gate = nil
-	for _, item := range h.Ledger.Items {
-		f, err := g.Peek(context.Background(), stock.Item{SKU: stock.SKU(item.SKU), Location: "default"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if f.Known {
-			h.Gate = append(h.Gate, robust.Base{SKU: item.SKU, Available: int64(f.Available), Version: f.Version})
-		}
+	f, err := g.Peek(context.Background(), stock.Item{SKU: stock.SKU(sku), Location: "default"})
+	if err != nil {
+		t.Fatal(err)
 	}
+	if !f.Known {
+		return nil
+	}
+	return []robust.Base{{SKU: sku, Available: int64(f.Available), Version: f.Version}}
 }
 
 var httpClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}
