@@ -130,7 +130,7 @@ func ofPostgres() []breakage {
 			for _, pid := range c.sessions()[:1] {
 				c.must(syscall.Kill(pid, syscall.SIGKILL)) // Postgres ends all others and recovers
 			}
-			return nil
+			return func() { c.await("Postgres is back", c.answers) }
 		}},
 		{name: "others have taken all sessions of Postgres", part: inPostgres, lasts: 1500 * time.Millisecond, strike: takeAllSessions},
 		{name: "a synchronous standby takes over from Postgres", part: inPostgres, limit: afterMove, strike: standbyTakesOver},
@@ -371,6 +371,17 @@ func (c *chaos) sessions() []int {
 		c.t.Fatal("no session writes")
 	}
 	return pids
+}
+
+// answers reports whether Postgres takes connections.
+func (c *chaos) answers() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, c.url)
+	if err == nil {
+		_ = conn.Close(ctx) // nothing was asked
+	}
+	return err == nil
 }
 
 // ask Postgres for one value, past the wires.
