@@ -238,11 +238,18 @@ func (*Lease) Close() error { return nil }
 func classify(err error) error {
 	var refused *pgconn.PgError
 	switch {
-	case pgconn.SafeToRetry(err), errors.As(err, &refused) && !ending(refused):
+	case unsent(err), errors.As(err, &refused) && !ending(refused):
 		return fmt.Errorf("postgres: %w", err)
 	default:
 		return fmt.Errorf("postgres: %w: %w", lock.ErrUnknownOutcome, err)
 	}
+}
+
+// unsent reports whether a statement surely never left. One whose answer was lost can end in "conn closed" too, which
+// pgx calls safe to send again.
+func unsent(err error) bool {
+	var connect *pgconn.ConnectError
+	return errors.As(err, &connect) || pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)
 }
 
 // ending reports whether the server ended the session, which it may do after a commit and before its answer.
