@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-stock/holdfast/internal/ledger"
+	"github.com/holdfast-stock/holdfast/internal/stock"
 )
 
 type retainCommand struct {
@@ -59,11 +60,21 @@ func (c *retainCommand) retain(ctx context.Context, l *ledger.Ledger, each func(
 	if !c.Discard {
 		path := c.Archive
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
-			path = filepath.Join(path, "movements-before-"+c.Before.Format(time.DateOnly)+".ndjson.gz")
+			path = archiveIn(path, c.Before, "")
 		}
 		archive = ledger.NewArchive(path)
 	}
-	for r := l.Retain(c.Before, archive); ; {
+	return rollUp(ctx, l.Retain(c.Before, archive, stock.Fence{}), each)
+}
+
+// archiveIn names the file in a directory for movements from before a day.
+func archiveIn(dir string, before time.Time, suffix string) string {
+	return filepath.Join(dir, "movements-before-"+before.Format(time.DateOnly)+suffix+".ndjson.gz")
+}
+
+// rollUp makes steps until nothing old is left.
+func rollUp(ctx context.Context, r *ledger.Retention, each func(ledger.Retained)) error {
+	for {
 		done, err := r.Step(ctx)
 		if err != nil {
 			return err

@@ -3,6 +3,11 @@
 -- one can keep the others waiting.
 SELECT pg_advisory_xact_lock(@lock::bigint), set_config('idle_in_transaction_session_timeout', '30s', true);
 
+-- name: BoundRetention :one
+-- The moment before which movements may be rolled up: the one that is asked for, unless a settlement has still to look at
+-- older ones. A movement that was late for its day is in the next one, so the last day that is settled is kept as well.
+SELECT LEAST(@before::timestamptz, (SELECT max(d.day)::timestamp AT TIME ZONE 'UTC' FROM settled_days d))::timestamptz AS bound;
+
 -- name: ListItemsByAge :many
 -- Lists items by number, and whether the oldest movement of each that is no checkpoint is from before a moment.
 SELECT i.id, i.sku, i.location,

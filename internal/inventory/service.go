@@ -153,8 +153,8 @@ func (s *Service) Import(ctx context.Context, client string, rows []stock.Import
 }
 
 // Retain prepares to roll old movements up into checkpoints, step by step; see [ledger.Retention].
-func (s *Service) Retain(before time.Time, archive *ledger.Archive) *ledger.Retention {
-	return s.ledger.Retain(before, archive)
+func (s *Service) Retain(before time.Time, archive *ledger.Archive, f stock.Fence) *ledger.Retention {
+	return s.ledger.Retain(before, archive, f)
 }
 
 // Configure creates an item or changes its settings.

@@ -68,8 +68,8 @@ func (l *Ledger) Runs(ctx context.Context, job string, limit int) ([]stock.Run, 
 	return runs, nil
 }
 
-// guarded runs a transaction under a fence: [stock.ErrStale], and nothing written, unless it is the newest claim and
-// its time is not over. Nobody can claim the fence until the transaction ends, so no write comes after a newer claim.
+// guarded runs a transaction under a fence, the zero one guarding nothing: [stock.ErrStale], and nothing written, unless it
+// is the newest claim and its time is not over. Nobody can claim the fence until the transaction ends, so no write comes after a newer claim.
 func (l *Ledger) guarded(ctx context.Context, f stock.Fence, write func(*dbsqlc.Queries) error) error {
 	conn, err := l.pool.Acquire(ctx)
 	if err != nil {
@@ -93,7 +93,7 @@ func (l *Ledger) guarded(ctx context.Context, f stock.Fence, write func(*dbsqlc.
 		return err
 	}
 	if err := write(queries); err != nil {
-		return readError(err)
+		return err
 	}
 	if err := tx.Commit(ctx); err != nil {
 		return writeError(err)
@@ -145,7 +145,10 @@ func (l *Ledger) settleDay(ctx context.Context, f stock.Fence, day time.Time) (i
 		var slice dbsqlc.SettleItemsRow
 		err := l.guarded(ctx, f, func(q *dbsqlc.Queries) (err error) {
 			slice, err = q.SettleItems(ctx, dbsqlc.SettleItemsParams{Day: day, AfterID: after, RowLimit: settleSlice})
-			return err
+			if err != nil {
+				return readError(err)
+			}
+			return nil
 		})
 		if err != nil {
 			return written, err
@@ -157,8 +160,10 @@ func (l *Ledger) settleDay(ctx context.Context, f stock.Fence, day time.Time) (i
 		after = slice.LastID
 	}
 	return written, l.guarded(ctx, f, func(q *dbsqlc.Queries) error {
-		_, err := q.CloseDay(ctx, dbsqlc.CloseDayParams{Day: day, Token: int64(f.Token)})
-		return err
+		if _, err := q.CloseDay(ctx, dbsqlc.CloseDayParams{Day: day, Token: int64(f.Token)}); err != nil {
+			return readError(err)
+		}
+		return nil
 	})
 }
 

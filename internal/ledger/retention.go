@@ -29,11 +29,14 @@ const (
 // other: movements are only ever appended, so nobody else touches old ones. With an archive, the movements are written to its
 // file and synced before the transaction that deletes them commits; that transaction also notes how long the file is.
 // What a step wrote that did not commit is cut off by the next one, so the archive has every movement once.
+//
+// What a settlement has still to look at stays, however old it is.
 type Retention struct {
 	ledger  *Ledger
 	before  time.Time
 	archive *Archive // nil: the movements are gone
-	after   int64    // the number of the last item that is done
+	fence   stock.Fence
+	after   int64 // the number of the last item that is done
 }
 
 // Retained is what one step did.
@@ -44,24 +47,20 @@ type Retained struct {
 }
 
 // Retain prepares retention of movements from before a moment, which has to be past; nothing is done before
-// [Retention.Step].
-func (l *Ledger) Retain(before time.Time, archive *Archive) *Retention {
-	return &Retention{ledger: l, before: before, archive: archive}
+// [Retention.Step]. Under a fence its steps are [stock.ErrStale] for all but the newest holder.
+func (l *Ledger) Retain(before time.Time, archive *Archive, f stock.Fence) *Retention {
+	return &Retention{ledger: l, before: before, archive: archive, fence: f}
 }
 
 // Step does a bounded piece of the work. After an error it may be called again: what was done remains.
 func (r *Retention) Step(ctx context.Context) (Retained, error) {
-	tx, err := r.ledger.pool.Begin(ctx)
+	s := retentionStep{Retention: r, after: r.after}
+	err := r.ledger.guarded(ctx, r.fence, func(q *dbsqlc.Queries) error {
+		s.queries = q
+		return s.run(ctx)
+	})
 	if err != nil {
-		return Retained{}, readError(err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a commit it does nothing
-	s := retentionStep{Retention: r, queries: dbsqlc.New(tx), after: r.after}
-	if err := s.run(ctx); err != nil {
 		return Retained{}, fmt.Errorf("retention: %w", err)
-	}
-	if err := tx.Commit(ctx); err != nil {
-		return Retained{}, fmt.Errorf("retention: %w", writeError(err))
 	}
 	r.after = s.after
 	return s.done, nil
@@ -71,6 +70,7 @@ func (r *Retention) Step(ctx context.Context) (Retained, error) {
 type retentionStep struct {
 	*Retention
 	queries *dbsqlc.Queries
+	bound   time.Time // before, or what settlements allow
 	after   int64
 	done    Retained
 	lines   []byte // for the archive
@@ -80,8 +80,13 @@ func (s *retentionStep) run(ctx context.Context) error {
 	if err := s.queries.LockRetention(ctx, retentionLock); err != nil {
 		return readError(err)
 	}
+	bound, err := s.queries.BoundRetention(ctx, s.before)
+	if err != nil {
+		return readError(err)
+	}
+	s.bound = bound
 	items, err := s.queries.ListItemsByAge(ctx, dbsqlc.ListItemsByAgeParams{
-		Before: s.before, AfterID: s.after, RowLimit: retentionScan,
+		Before: bound, AfterID: s.after, RowLimit: retentionScan,
 	})
 	if err != nil {
 		return readError(err)
@@ -114,7 +119,7 @@ func (s *retentionStep) rollUp(ctx context.Context, item *dbsqlc.ListItemsByAgeR
 		return false, nil
 	}
 	rows, err := s.queries.RollUpMovements(ctx, dbsqlc.RollUpMovementsParams{
-		ItemID: item.ID, Before: s.before, RowLimit: int32(room),
+		ItemID: item.ID, Before: s.bound, RowLimit: int32(room),
 	})
 	if err != nil {
 		return false, readError(err)

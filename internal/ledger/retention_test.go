@@ -36,7 +36,7 @@ func monthAgo() time.Time { return time.Now().AddDate(0, -1, 0) }
 // retain runs retention to its end and returns how many movements it rolled up.
 func retain(t testing.TB, l *ledger.Ledger, archive *ledger.Archive) int {
 	t.Helper()
-	r := l.Retain(monthAgo(), archive)
+	r := l.Retain(monthAgo(), archive, stock.Fence{})
 	for movements := 0; ; {
 		step, err := r.Step(t.Context())
 		if err != nil {
@@ -214,7 +214,7 @@ func TestRetentionIsResumed(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "old.ndjson")
 			before := movements(t, direct, "item 0")
 			fired := proxy.OnRequest(contains("commit"), action)
-			r := start(t, ledger.Config{URL: url}).Retain(monthAgo(), ledger.NewArchive(path))
+			r := start(t, ledger.Config{URL: url}).Retain(monthAgo(), ledger.NewArchive(path), stock.Fence{})
 			if step, err := r.Step(t.Context()); err == nil {
 				t.Errorf("the step that was lost: %+v", step)
 			}
@@ -252,15 +252,77 @@ func TestRetentionRefusesAnotherFile(t *testing.T) {
 	deduct(t, l, order("q", "A"))
 	age(t, url)
 	before := movements(t, l, "A")
-	if _, err := l.Retain(monthAgo(), ledger.NewArchive(path)).Step(t.Context()); err == nil || !strings.Contains(err.Error(), "not the file") {
+	if _, err := l.Retain(monthAgo(), ledger.NewArchive(path), stock.Fence{}).Step(t.Context()); err == nil || !strings.Contains(err.Error(), "not the file") {
 		t.Errorf("a file that lost something: %v", err)
 	}
 	same(t, "movements", movements(t, l, "A"), before)
 	execute(t, url, `UPDATE movements SET on_hand = 1 WHERE version = 4`)
-	if _, err := l.Retain(monthAgo(), nil).Step(t.Context()); err == nil || !strings.Contains(err.Error(), "come to 6") {
+	if _, err := l.Retain(monthAgo(), nil, stock.Fence{}).Step(t.Context()); err == nil || !strings.Contains(err.Error(), "come to 6") {
 		t.Errorf("movements that do not add up: %v", err)
 	}
 	same(t, "movements", movements(t, l, "A"), before)
+}
+
+// A run that was taken over deletes nothing and writes to no file, not even before its successor's first step.
+func TestRetentionIsFenced(t *testing.T) {
+	t.Parallel()
+	url := sandbox.Database(t)
+	l := openAt(t, url)
+	stockUp(t, l, "A", 9)
+	deduct(t, l, order("o", "A"))
+	age(t, url)
+	before := movements(t, l, "A")
+	old, newer := tick("retain", noon, 1), tick("retain", noon, 2)
+	begin(t, l, old, true, nil)
+	begin(t, l, newer, true, nil)
+	path := filepath.Join(t.TempDir(), "old.ndjson")
+	if step, err := l.Retain(monthAgo(), ledger.NewArchive(path), old.Fence()).Step(t.Context()); !errors.Is(err, stock.ErrStale) {
+		t.Errorf("the stale holder's step: %+v, %v", step, err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the stale holder's file: %v", err)
+	}
+	same(t, "movements", movements(t, l, "A"), before)
+	if step, err := l.Retain(monthAgo(), ledger.NewArchive(path), newer.Fence()).Step(t.Context()); err != nil || step.Movements != 2 {
+		t.Errorf("the newest holder's step: %+v, %v", step, err)
+	}
+	same(t, "movements", movements(t, l, "A"), []string{"2 checkpoint 8 0"})
+}
+
+// What a settlement has still to look at is kept, however old it is, and the settled days stay what they are.
+func TestRetentionWaitsForSettlements(t *testing.T) {
+	t.Parallel()
+	url := sandbox.Database(t)
+	l := openAt(t, url)
+	k := tick("settle", noon, 1)
+	begin(t, l, k, true, nil)
+	stockUp(t, l, "A", 100)
+	deduct(t, l, order("first", "A"))
+	happened(t, url, 3)
+	if _, err := l.Settle(t.Context(), k.Fence()); err != nil { // up to yesterday
+		t.Fatal(err)
+	}
+	execute(t, url, "DELETE FROM settled_days WHERE day > $1", today().AddDate(0, 0, -3))
+	deduct(t, l, order("second", "A"))
+	happened(t, url, 2)
+	deduct(t, l, order("third", "A"))
+	happened(t, url, 1)
+	execute(t, url, "UPDATE deductions d SET created_at = m.at FROM movements m WHERE m.deduction_id = d.id")
+	if n, err := l.Retain(today(), nil, stock.Fence{}).Step(t.Context()); err != nil || n.Movements != 0 {
+		t.Errorf("of the last settled day, and of days that are not: %+v, %v", n, err)
+	}
+	if _, err := l.Settle(t.Context(), k.Fence()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := l.Retain(today(), nil, stock.Fence{}).Step(t.Context()); err != nil || n.Movements != 3 {
+		t.Errorf("of settled days: %+v, %v", n, err)
+	}
+	same(t, "movements", movements(t, l, "A"), []string{"3 checkpoint 98 0", "4 deduct -1 0"})
+	want := []stock.Settlement{{Item: at("A"), Version: 3, Opening: 99, Moved: stock.Moved{Deducted: 1}, Closing: 98}}
+	if diff := cmp.Diff(want, settled(t, l, today().AddDate(0, 0, -2))); diff != "" {
+		t.Errorf("the second day (-want +got):\n%s", diff)
+	}
+	mustCheck(t, l)
 }
 
 // TestRetentionDuringAReplayStorm: orders and deliveries are sent again and again while their movements are rolled up, by two

@@ -12,6 +12,19 @@ import (
 	"github.com/google/uuid"
 )
 
+const boundRetention = `-- name: BoundRetention :one
+SELECT LEAST($1::timestamptz, (SELECT max(d.day)::timestamp AT TIME ZONE 'UTC' FROM settled_days d))::timestamptz AS bound
+`
+
+// The moment before which movements may be rolled up: the one that is asked for, unless a settlement has still to look at
+// older ones. A movement that was late for its day is in the next one, so the last day that is settled is kept as well.
+func (q *Queries) BoundRetention(ctx context.Context, before time.Time) (time.Time, error) {
+	row := q.db.QueryRow(ctx, boundRetention, before)
+	var bound time.Time
+	err := row.Scan(&bound)
+	return bound, err
+}
+
 const getArchive = `-- name: GetArchive :one
 SELECT bytes FROM archives WHERE name = $1
 `
