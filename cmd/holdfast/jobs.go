@@ -26,9 +26,12 @@ type jobsConfig struct {
 	Reconcile string        `env:"HOLDFAST_JOBS_RECONCILE" default:"30 3 * * *" help:"When everything is checked from the beginning, beside the continuous check; as above."`
 }
 
+// leastLease is the shortest lease of a job: shorter ones are lost to busy machines.
+const leastLease = 2 * time.Second
+
 func (c *jobsConfig) check() error {
 	var wrong []error
-	if c.Lease < 2*time.Second || c.Lease > 10*time.Minute {
+	if c.Lease < leastLease || c.Lease > 10*time.Minute {
 		wrong = append(wrong, fmt.Errorf("HOLDFAST_JOBS_LEASE is %v: it must be 2s to 10m", c.Lease))
 	}
 	for _, setting := range [][2]string{{"HOLDFAST_JOBS_SETTLE", c.Settle}, {"HOLDFAST_JOBS_RECONCILE", c.Reconcile}} {
@@ -73,7 +76,7 @@ func (s *service) openJobs(registry *prometheus.Registry) error {
 	if err != nil {
 		return err
 	}
-	s.locker = lock.NewFenced(s.locks.chosen, lock.TTL(s.cfg.Jobs.Lease), lock.Observe(observer))
+	s.locker = lock.NewFenced(s.locks.Chosen, lock.TTL(s.cfg.Jobs.Lease), lock.Observe(observer))
 	s.jobs = job.New(job.Config{Stock: s.stock, Locker: s.locker, Jobs: s.cfg.jobs(s.stock), Log: s.log, Registerer: registry})
 	return nil
 }

@@ -33,7 +33,7 @@ type locksCommand struct {
 
 // Run prints who holds what on every configured back end; it fails if one of them cannot be asked.
 func (c *locksCommand) Run(ctx context.Context, s streams) error {
-	backends, err := openLocks(ctx, &c.Locks, c.Ledger.URL, c.RedisURL)
+	backends, err := openLocks(ctx, &c.Locks, c.Ledger.URL, c.RedisURL, leastLease)
 	if err != nil {
 		return err
 	}
@@ -78,9 +78,9 @@ type heldLock struct {
 
 // list asks all back ends at once.
 func (b *lockBackends) list(ctx context.Context) []lockList {
-	lists := make([]lockList, len(b.all))
+	lists := make([]lockList, len(b.All))
 	var asking sync.WaitGroup
-	for i, backend := range b.all {
+	for i, backend := range b.All {
 		asking.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, listLimit)
 			defer cancel()
@@ -169,8 +169,8 @@ func waiters(n *int) string {
 }
 
 func (c *locksCommand) printProperties(w io.Writer, b *lockBackends) error {
-	all := make([]lock.Properties, len(b.all))
-	for i, backend := range b.all {
+	all := make([]lock.Properties, len(b.All))
+	for i, backend := range b.All {
 		all[i] = backend.Properties()
 	}
 	if c.JSON {

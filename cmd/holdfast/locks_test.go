@@ -40,7 +40,7 @@ func newLockShop(t *testing.T, backends ...string) *lockShop {
 	config := lockConfig{Lock: "auto", LockPrefix: strings.Trim(sandbox.Prefix(t), ":")}
 	s.env = append(s.env, "HOLDFAST_LOCK_PREFIX="+config.LockPrefix)
 	s.args = []string{"--database-url=" + database, "--redis-url=" + redis, "--lock-prefix=" + config.LockPrefix}
-	b, err := openLocks(t.Context(), &config, database, redis)
+	b, err := openLocks(t.Context(), &config, database, redis, leastLease)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func newLockShop(t *testing.T, backends ...string) *lockShop {
 			t.Error(err)
 		}
 	})
-	for _, backend := range b.all {
+	for _, backend := range b.All {
 		name := backend.Properties().Backend
 		if !slices.Contains(backends, name) {
 			continue

@@ -125,7 +125,7 @@ func (s *service) open(ctx context.Context, clients *httpapi.Clients) error {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg.Log, cfg.Registerer = s.log, registry
 	var err error
-	if s.locks, err = openLocks(ctx, &s.cfg.Locks, s.cfg.Ledger.URL, s.cfg.RedisURL); err != nil {
+	if s.locks, err = openLocks(ctx, &s.cfg.Locks, s.cfg.Ledger.URL, s.cfg.RedisURL, s.cfg.Jobs.Lease); err != nil {
 		s.closeRedis()
 		return err
 	}

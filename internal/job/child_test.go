@@ -17,12 +17,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-stock/holdfast/internal/gate"
 	"github.com/holdfast-stock/holdfast/internal/inventory"
 	"github.com/holdfast-stock/holdfast/internal/job"
 	"github.com/holdfast-stock/holdfast/internal/ledger"
 	"github.com/holdfast-stock/holdfast/internal/lock"
+	"github.com/holdfast-stock/holdfast/internal/lock/backends"
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
 
@@ -38,15 +39,11 @@ const childConfig = "HOLDFAST_TEST_RUNNER"
 
 // childSetup is what a runner needs to know.
 type childSetup struct {
-	Kind     kind
-	Addrs    []string
-	Database string
-	Prefix   string
-	TTL      time.Duration
-	Redis    string
-	Waits    bool // the work waits for "go" before it writes, and after
-	Every    time.Duration
-	Counter  bool // the work counts ticks in a table of the test's
+	Locks   backends.Config
+	TTL     time.Duration
+	Waits   bool // the work waits for "go" before it writes, and after
+	Every   time.Duration
+	Counter bool // the work counts ticks in a table of the test's
 }
 
 const jobName = "tested"
@@ -65,59 +62,66 @@ func child() int {
 }
 
 func (setup *childSetup) run(in io.Reader, out io.Writer) error {
-	cfg := lockerConfig{Kind: setup.Kind, Addrs: setup.Addrs, Database: setup.Database, Prefix: setup.Prefix, TTL: setup.TTL}
-	if setup.Redis != "" {
-		client := redis.NewClient(&redis.Options{
-			Addr: setup.Redis, Protocol: 2, DisableIdentity: true, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-		})
-		defer client.Close()
-		cfg.Redis = client
-	}
-	locker, closeLocker, err := openLocker(cfg)
+	ctx := context.Background()
+	setup.Locks.Dial = gate.Dial
+	locks, err := backends.Open(ctx, setup.Locks)
 	if err != nil {
 		return err
 	}
-	defer closeLocker()
-	service, err := inventory.Open(inventory.Config{Ledger: ledger.Config{URL: setup.Database}})
+	defer func() { _ = locks.Close() }() // the process ends
+	locker := lock.NewFenced(locks.Chosen, lock.TTL(setup.TTL))
+	service, err := inventory.Open(inventory.Config{Ledger: ledger.Config{URL: setup.Locks.Database}})
 	if err != nil {
 		return err
 	}
 	defer service.Close()
-	pool, err := pgxpool.New(context.Background(), setup.Database)
+	pool, err := pgxpool.New(ctx, setup.Locks.Database)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	lines := bufio.NewScanner(in)
-	w := &childWork{setup: setup, service: service, pool: pool, lines: lines, out: out}
-	runner := job.New(job.Config{Stock: service, Locker: locker, Jobs: []job.Job{{
+	w := &childWork{setup: setup, service: service, pool: pool, lines: bufio.NewScanner(in), out: out}
+	w.runner = job.New(job.Config{Stock: service, Locker: locker, Jobs: []job.Job{{
 		Name: jobName, Schedule: job.Every(setup.Every), Limit: time.Hour, Work: w.do,
 	}}})
-	for lines.Scan() {
-		text, ok := strings.CutPrefix(lines.Text(), "tick ")
+	for w.lines.Scan() {
+		text, ok := strings.CutPrefix(w.lines.Text(), "tick ")
 		nanoseconds, err := strconv.ParseInt(text, 10, 64)
 		if !ok || err != nil {
-			return fmt.Errorf("told %q", lines.Text())
+			return fmt.Errorf("told %q", w.lines.Text())
 		}
-		// While the other one is at it, or we were it and died, it is asked again, until somebody has ended the tick.
-		for err = lock.ErrHeld; errors.Is(err, lock.ErrHeld); time.Sleep(20 * time.Millisecond) {
-			err = runner.RunDue(context.Background(), time.Unix(0, nanoseconds))
-		}
+		err = w.attend(ctx, time.Unix(0, nanoseconds))
 		fmt.Fprintln(out, "ran", strings.ReplaceAll(fmt.Sprint(err), "\n", "; "))
 	}
-	return lines.Err()
+	return w.lines.Err()
 }
 
 type childWork struct {
 	setup   *childSetup
+	runner  *job.Runner
+	began   bool // since the last tick
 	service *inventory.Service
 	pool    *pgxpool.Pool
 	lines   *bufio.Scanner
 	out     io.Writer
 }
 
+// attend runs a tick as a service does: it tries until the work has begun here, or somebody has ended the tick.
+func (w *childWork) attend(ctx context.Context, tick time.Time) error {
+	for w.began = false; ; time.Sleep(10 * time.Millisecond) {
+		err := w.runner.RunDue(ctx, tick)
+		if err == nil || w.began {
+			return err
+		}
+		if !errors.Is(err, lock.ErrHeld) {
+			fmt.Fprintln(os.Stderr, "not yet:", err)
+		}
+	}
+}
+
 // do releases what is due, under the fence, as the job that expires holds does.
 func (w *childWork) do(_ context.Context, fence stock.Fence) (int64, error) {
+	w.began = true
 	if w.setup.Counter {
 		// The fence in a transaction of the work, as anybody's work may have it.
 		tag, err := w.pool.Exec(context.Background(), `WITH newest AS (SELECT FROM fences WHERE key = $1 AND token = $2 FOR SHARE)
@@ -212,6 +216,16 @@ func (p *runnerProcess) hear(t *testing.T, prefix string) string {
 		t.Fatalf("the runner does not say %q", prefix)
 	}
 	return ""
+}
+
+// hearToken waits until the work has begun, and returns its token.
+func (p *runnerProcess) hearToken(t *testing.T) int64 {
+	t.Helper()
+	token, err := strconv.ParseInt(p.hear(t, "working"), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
 }
 
 func (p *runnerProcess) signal(t *testing.T, s syscall.Signal) {

@@ -1,6 +1,7 @@
 package job_test
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -13,6 +14,10 @@ import (
 func TestMain(m *testing.M) {
 	if os.Getenv(childConfig) != "" {
 		os.Exit(child())
+	}
+	// These tests wait for time to pass far more than they compute: one for each processor would take minutes.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
 	}
 	goleak.VerifyTestMain(sandbox.Tests(m))
 }

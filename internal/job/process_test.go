@@ -12,14 +12,14 @@ import (
 
 	"github.com/holdfast-stock/holdfast/internal/inventory"
 	"github.com/holdfast-stock/holdfast/internal/ledger"
+	"github.com/holdfast-stock/holdfast/internal/lock/backends"
 	"github.com/holdfast-stock/holdfast/internal/sandbox"
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
 
-// The long form is `make jobs-long`: every locker, a hundred times, and an hour of ticks of a second.
+// The long form is `make jobs-long`: a hundred pauses on every locker, and an hour of ticks of a second.
 var (
-	pauses = flag.Int("pauses", 2, "how often each runner is paused")
-	every  = flag.Bool("every-locker", false, "pause runners on every locker, not only on two")
+	pauses = flag.Int("pauses", 1, "how often runners are paused on each locker")
 	ticks  = flag.Int("ticks", 60, "how many ticks two processes share")
 )
 
@@ -29,26 +29,27 @@ type place struct {
 	pool  *pgxpool.Pool
 }
 
-// newPlace starts what a kind of locker needs.
-func newPlace(t *testing.T, k kind, ttl time.Duration) *place {
+// newPlace starts what a back end needs.
+func newPlace(t *testing.T, backend string, ttl time.Duration) *place {
 	t.Helper()
-	p := &place{setup: childSetup{
-		Kind: k, Database: sandbox.Database(t), Prefix: strings.Trim(sandbox.Prefix(t), ":"), TTL: ttl, Every: time.Second,
-	}}
-	switch k {
-	case onRedis:
-		p.setup.Redis = sandbox.RedisAddr(t)
-	case onRedlock:
+	database := sandbox.Database(t)
+	p := &place{setup: childSetup{TTL: ttl, Every: time.Second, Locks: backends.Config{
+		Use: backend, Prefix: strings.Trim(sandbox.Prefix(t), ":"), Database: database, Session: ttl,
+	}}}
+	switch at := &p.setup.Locks; backend {
+	case backends.Redis:
+		at.Redis = "redis://" + sandbox.RedisAddr(t)
+	case backends.Redlock:
 		for range 3 {
-			p.setup.Addrs = append(p.setup.Addrs, sandbox.OwnRedis(t, sandbox.RedisConfig{}).Addr())
+			at.Redlock = append(at.Redlock, "redis://"+sandbox.OwnRedis(t, sandbox.RedisConfig{}).Addr())
 		}
-	case onEtcd:
-		p.setup.Addrs = []string{sandbox.OwnEtcd(t).Addr()}
-	case onZooKeeper:
-		p.setup.Addrs = []string{sandbox.OwnZooKeeper(t).Addr()}
+	case backends.Etcd:
+		at.Etcd = []string{sandbox.OwnEtcd(t).URL()}
+	case backends.ZooKeeper:
+		at.ZooKeeper = []string{sandbox.OwnZooKeeper(t).Addr()}
 	}
 	var err error
-	if p.pool, err = pgxpool.New(t.Context(), p.setup.Database); err != nil {
+	if p.pool, err = pgxpool.New(t.Context(), database); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.pool.Close)
@@ -67,45 +68,54 @@ func (p *place) scalar(t *testing.T, sql string, args ...any) (n int64) {
 // Then the first one goes on, as if nothing had happened: what it writes is refused by its token.
 func TestPausedRunnerWritesNothing(t *testing.T) {
 	t.Parallel()
-	tried := []kind{onRedis, onPostgres}
-	if *every {
-		tried = kinds()
-	}
-	for _, k := range tried {
-		t.Run(string(k), func(t *testing.T) {
+	for _, backend := range []string{
+		backends.Redis, backends.Redlock, backends.Etcd, backends.ZooKeeper, backends.Postgres, backends.PostgresAdvisory,
+	} {
+		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
-			p := newPlace(t, k, time.Second)
+			p := newPlace(t, backend, time.Second)
 			p.setup.Waits = true
-			service := openStock(t, p.setup.Database)
+			service := openStock(t, p.setup.Locks.Database)
 			runners := [2]*runnerProcess{startRunner(t, p.setup), startRunner(t, p.setup)}
 			start := time.Now().Truncate(time.Second)
+			var last int64
 			for n := range *pauses {
 				first, second := runners[n%2], runners[1-n%2]
-				p.pauseOne(t, service, first, second, start.Add(time.Duration(n)*time.Second))
+				token := p.pauseOne(t, service, first, second, start.Add(time.Duration(n)*time.Second))
+				if token <= last {
+					t.Errorf("token %d after %d", token, last)
+				}
+				last = token
 				if t.Failed() {
 					t.Fatalf("pause %d of %d", n+1, *pauses)
 				}
 			}
-			if n := p.scalar(t, "SELECT count(*) FROM job_runs WHERE outcome = 'done' AND attempts = 2 AND rows = 1"); n != int64(*pauses) {
+			n := p.scalar(t, "SELECT count(*) FROM job_runs WHERE outcome = 'done' AND attempts = 2 AND rows = 1")
+			if n != int64(*pauses) {
 				t.Errorf("%d of %d ticks were done by whoever took them over", n, *pauses)
 			}
+			t.Logf("%d of %d paused runs wrote nothing, the last under a token before %d", n, *pauses, last)
 		})
 	}
 }
 
-func (p *place) pauseOne(t *testing.T, service *inventory.Service, first, second *runnerProcess, tick time.Time) {
+// pauseOne lets the second runner take the tick over from the first, and returns its token.
+func (p *place) pauseOne(t *testing.T, service *inventory.Service, first, second *runnerProcess, tick time.Time) (newer int64) {
 	t.Helper()
 	id := expiredHold(t, service, p)
 	first.tick(t, tick)
-	old := first.hear(t, "working")
+	old := first.hearToken(t)
 	first.signal(t, syscall.SIGSTOP)
 	second.tick(t, tick) // waits until the lease of the first is over
-	newer := second.hear(t, "working")
+	newer = second.hearToken(t)
+	if newer <= old {
+		t.Errorf("token %d after %d", newer, old)
+	}
 	// The newer one has written nothing yet: that its token is claimed must do.
 	first.signal(t, syscall.SIGCONT)
 	first.say(t, "go")
 	if wrote := first.hear(t, "wrote"); !strings.Contains(wrote, stock.ErrStale.Error()) {
-		t.Errorf("the paused runner with token %s wrote after %s was claimed: %s", old, newer, wrote)
+		t.Errorf("the paused runner with token %d wrote after %d was claimed: %s", old, newer, wrote)
 	}
 	if out, err := service.Deduction(t.Context(), "shop", id); err != nil || p.scalar(t, "SELECT sum(held) FROM items") != 1 {
 		t.Errorf("the hold was released by the paused runner: %+v, %v", out, err)
@@ -123,6 +133,7 @@ func (p *place) pauseOne(t *testing.T, service *inventory.Service, first, second
 	if held := p.scalar(t, "SELECT sum(held) FROM items"); held != 0 {
 		t.Errorf("%d are held", held)
 	}
+	return newer
 }
 
 func openStock(t *testing.T, database string) *inventory.Service {
@@ -165,7 +176,7 @@ func expiredHold(t *testing.T, service *inventory.Service, p *place) stock.Deduc
 // Two processes are told the same time, tick after tick. Each tick has one run and one effect, and tokens grow.
 func TestEachTickRunsOnceInTwoProcesses(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, onRedis, 10*time.Second)
+	p := newPlace(t, backends.Redis, 10*time.Second)
 	p.setup.Counter = true
 	if _, err := p.pool.Exec(t.Context(), "CREATE TABLE effects (n bigint GENERATED ALWAYS AS IDENTITY, token bigint)"); err != nil {
 		t.Fatal(err)
