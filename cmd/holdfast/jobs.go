@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-stock/holdfast/internal/inventory"
 	"github.com/holdfast-stock/holdfast/internal/job"
+	"github.com/holdfast-stock/holdfast/internal/ledger"
 	"github.com/holdfast-stock/holdfast/internal/lock"
 	"github.com/holdfast-stock/holdfast/internal/lock/lockprom"
 	"github.com/holdfast-stock/holdfast/internal/stock"
@@ -21,10 +22,16 @@ import (
 
 // jobsConfig says what the service does by itself. Where its leases are kept is in [lockConfig].
 type jobsConfig struct {
-	Lease     time.Duration `env:"HOLDFAST_JOBS_LEASE" default:"10s" help:"How long the work of an instance that died waits for another one; 2s to 10m."`
-	Settle    string        `env:"HOLDFAST_JOBS_SETTLE" default:"5 0 * * *" help:"When the days that are over are settled: a cron expression in UTC, \"every 1h\", or empty for never."`
-	Reconcile string        `env:"HOLDFAST_JOBS_RECONCILE" default:"30 3 * * *" help:"When everything is checked from the beginning, beside the continuous check; as above."`
+	Lease         time.Duration `env:"HOLDFAST_JOBS_LEASE" default:"10s" help:"How long the work of an instance that died waits for another one; 2s to 10m."`
+	Settle        string        `env:"HOLDFAST_JOBS_SETTLE" default:"5 0 * * *" help:"When the days that are over are settled: a cron expression in UTC, \"every 1h\", or empty for never."`
+	Reconcile     string        `env:"HOLDFAST_JOBS_RECONCILE" default:"30 3 * * *" help:"When everything is checked from the beginning, beside the continuous check; as above."`
+	Retain        string        `env:"HOLDFAST_JOBS_RETAIN" help:"When old movements are rolled up, as above; never unless this is set."`
+	RetainDays    int           `env:"HOLDFAST_JOBS_RETAIN_DAYS" default:"400" help:"How many days movements are kept one by one; 31 to 36500."`
+	RetainArchive string        `env:"HOLDFAST_JOBS_RETAIN_ARCHIVE" help:"Directory for files of what was rolled up, or \"discard\" to keep none. Needed if HOLDFAST_JOBS_RETAIN is set."`
 }
+
+// discard is the archive that keeps nothing.
+const discard = "discard"
 
 // leastLease is the shortest lease of a job: shorter ones are lost to busy machines.
 const leastLease = 2 * time.Second
@@ -34,10 +41,18 @@ func (c *jobsConfig) check() error {
 	if c.Lease < leastLease || c.Lease > 10*time.Minute {
 		wrong = append(wrong, fmt.Errorf("HOLDFAST_JOBS_LEASE is %v: it must be 2s to 10m", c.Lease))
 	}
-	for _, setting := range [][2]string{{"HOLDFAST_JOBS_SETTLE", c.Settle}, {"HOLDFAST_JOBS_RECONCILE", c.Reconcile}} {
+	for _, setting := range [][2]string{
+		{"HOLDFAST_JOBS_SETTLE", c.Settle}, {"HOLDFAST_JOBS_RECONCILE", c.Reconcile}, {"HOLDFAST_JOBS_RETAIN", c.Retain},
+	} {
 		if _, err := job.ParseSchedule(setting[1]); err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %w", setting[0], err))
 		}
+	}
+	if c.RetainDays < 31 || c.RetainDays > 36_500 {
+		wrong = append(wrong, fmt.Errorf("HOLDFAST_JOBS_RETAIN_DAYS is %d: it must be 31 to 36500", c.RetainDays))
+	}
+	if c.Retain != "" && c.RetainArchive == "" {
+		wrong = append(wrong, errors.New("HOLDFAST_JOBS_RETAIN is set: HOLDFAST_JOBS_RETAIN_ARCHIVE must be a directory, or \"discard\""))
 	}
 	return errors.Join(wrong...)
 }
@@ -56,6 +71,21 @@ func (c *config) jobs(s *inventory.Service) []job.Job {
 		{Name: "expire-holds", Schedule: sweep, Limit: time.Minute, Work: s.Sweep},
 		{Name: "settle", Schedule: at(c.Jobs.Settle), Limit: time.Hour, Work: s.Settle},
 		{Name: "reconcile", Schedule: at(c.Jobs.Reconcile), Limit: 6 * time.Hour, Work: recheck(s)},
+		{Name: "retain", Schedule: at(c.Jobs.Retain), Limit: 6 * time.Hour, Work: c.Jobs.retain(s)},
+	}
+}
+
+// retain rolls up what is older than the days that are kept. Each run has a file of its own, named by its token: a run
+// that was taken over and goes on writes to no file of another.
+func (c *jobsConfig) retain(s *inventory.Service) job.Work {
+	return func(ctx context.Context, fence stock.Fence) (movements int64, err error) {
+		before := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -c.RetainDays)
+		var archive *ledger.Archive
+		if c.RetainArchive != discard {
+			archive = ledger.NewArchive(archiveIn(c.RetainArchive, before, fmt.Sprint("-", fence.Token)))
+		}
+		err = rollUp(ctx, s.Retain(before, archive, fence), func(done ledger.Retained) { movements += int64(done.Movements) })
+		return movements, err
 	}
 }
 
