@@ -2,6 +2,11 @@ package etcdlock_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,6 +82,61 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	leases, err := observer.Leases(t.Context())
 	if err != nil || len(leases.Leases) != 0 {
 		t.Errorf("left behind: leases %v, %v", leases, err)
+	}
+}
+
+// A waiter that gives up leaves no watch on the server.
+func TestWaiterLeavesNoWatch(t *testing.T) {
+	t.Parallel()
+	server := sandbox.OwnEtcd(t)
+	locker := lock.NewFenced(etcdlock.New(newClient(t, server.Addr()), ""), lock.TTL(time.Minute))
+	defer func() { _ = locker.Close(context.Background()) }()
+	lease, err := locker.Acquire(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const waiters = 5
+	failed := make(chan error, waiters)
+	for range waiters {
+		go func() {
+			_, err := locker.Acquire(ctx, "k")
+			failed <- err
+		}()
+	}
+	watches(t, server, waiters)
+	cancel()
+	for range waiters {
+		if err := <-failed; !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+	}
+	watches(t, server, 0)
+	if err := lease.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// watches returns when the server has so many.
+func watches(t *testing.T, server *sandbox.Etcd, want int) {
+	t.Helper()
+	line := fmt.Sprintf("\netcd_debugging_mvcc_watcher_total %d\n", want)
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		response, err := http.Get(server.URL() + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		if err := errors.Join(err, response.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), line) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the server never had %d watches", want)
+		}
 	}
 }
 

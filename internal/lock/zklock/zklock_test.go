@@ -3,6 +3,10 @@ package zklock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +38,9 @@ func newLocker(t *testing.T, addr string, session time.Duration) *lock.Locker[*l
 func TestZooKeeper(t *testing.T) {
 	t.Parallel()
 	server := sandbox.OwnZooKeeper(t)
+	t.Run("no connection is left", func(t *testing.T) { //nolint:paralleltest // it counts all there are
+		noConnectionIsLeft(t, server)
+	})
 	t.Run("tokens grow when the parent is removed", func(t *testing.T) {
 		t.Parallel()
 		tokensGrowWhenTheParentIsRemoved(t, server)
@@ -42,6 +49,66 @@ func TestZooKeeper(t *testing.T) {
 		t.Parallel()
 		leaseIsAsLongAsTheServerLetsTheSessionBe(t, server)
 	})
+}
+
+// Whatever became of its leases and waiters, a locker that is closed leaves no connection.
+func noConnectionIsLeft(t *testing.T, server *sandbox.ZooKeeper) {
+	const none = 1 // but the one that asks
+	connected(t, server, none)
+	for range 5 {
+		backend, err := zklock.New([]string{server.Addr()}, zklock.Config{Session: 2 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		locker := lock.NewFenced(backend, lock.TTL(2*time.Second))
+		lease, err := locker.Acquire(t.Context(), "left")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := locker.Acquire(t.Context(), "left", lock.Wait(20*time.Millisecond)); !errors.Is(err, lock.ErrHeld) {
+			t.Errorf("wait for a held key: %v", err)
+		}
+		connected(t, server, none+1)
+		if err := locker.Close(t.Context()); err != nil { // the lease is still held
+			t.Error(err)
+		}
+		_ = lease.Release() // its session has ended
+		connected(t, server, none)
+	}
+}
+
+// connected returns when the server has so many connections.
+func connected(t *testing.T, server *sandbox.ZooKeeper, want int) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); connections(t, server) != want; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d connections, want %d", connections(t, server), want)
+		}
+	}
+}
+
+// connections that the server counts, the one that asks among them.
+func connections(t *testing.T, server *sandbox.ZooKeeper) (n int) {
+	t.Helper()
+	conn, err := net.Dial("tcp", server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "srvr"); err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if _, err := fmt.Sscanf(line, "Connections: %d", &n); err == nil {
+			return n
+		}
+	}
+	t.Fatalf("no count in %q", text)
+	return 0
 }
 
 // The sequence numbers of nodes begin anew then.
