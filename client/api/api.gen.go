@@ -341,19 +341,22 @@ func (e ProblemRetry) Valid() bool {
 
 // Defines values for Rule.
 const (
-	FiguresInRange     Rule = "figures-in-range"
-	GateAsLedger       Rule = "gate-as-ledger"
-	GateNotAboveLedger Rule = "gate-not-above-ledger"
-	GateTicketsAddUp   Rule = "gate-tickets-add-up"
-	HeldIsOpenHolds    Rule = "held-is-open-holds"
-	MovementsAddUp     Rule = "movements-add-up"
-	OneEffectPerKey    Rule = "one-effect-per-key"
-	VersionsContiguous Rule = "versions-contiguous"
+	CustomersHaveWhatTheyTook Rule = "customers-have-what-they-took"
+	FiguresInRange            Rule = "figures-in-range"
+	GateAsLedger              Rule = "gate-as-ledger"
+	GateNotAboveLedger        Rule = "gate-not-above-ledger"
+	GateTicketsAddUp          Rule = "gate-tickets-add-up"
+	HeldIsOpenHolds           Rule = "held-is-open-holds"
+	MovementsAddUp            Rule = "movements-add-up"
+	OneEffectPerKey           Rule = "one-effect-per-key"
+	VersionsContiguous        Rule = "versions-contiguous"
 )
 
 // Valid indicates whether the value is a known member of the Rule enum.
 func (e Rule) Valid() bool {
 	switch e {
+	case CustomersHaveWhatTheyTook:
+		return true
 	case FiguresInRange:
 		return true
 	case GateAsLedger:
@@ -532,6 +535,24 @@ type Commit struct {
 	Lines *[]LineQuantity `json:"lines,omitempty"`
 }
 
+// CustomerShare defines model for CustomerShare.
+type CustomerShare struct {
+	// Client Who named the customer.
+	Client   string `json:"client"`
+	Customer string `json:"customer"`
+	Units    int64  `json:"units"`
+}
+
+// CustomerShares What customers that were named have of an item, held or committed and not returned.
+type CustomerShares struct {
+	// Count How many have some of it.
+	Count int64 `json:"count"`
+
+	// Most The ten who have most.
+	Most  []CustomerShare `json:"most"`
+	Units int64           `json:"units"`
+}
+
 // Deduction What an order took, or holds.
 type Deduction struct {
 	CreatedAt time.Time `json:"created_at"`
@@ -706,6 +727,9 @@ type ExcessLine struct {
 
 // Explanation Why an item's available stock is what it is.
 type Explanation struct {
+	// Customers What customers that were named have of an item, held or committed and not returned.
+	Customers CustomerShares `json:"customers"`
+
 	// Gate What the gate has of an item. Figures are there when `state` is `known`.
 	Gate GateView `json:"gate"`
 
@@ -744,8 +768,8 @@ type Finding struct {
 	Repaired bool `json:"repaired"`
 
 	// Rule `figures-in-range`: 0 ≤ held ≤ on hand. `movements-add-up`, `versions-contiguous`: an item is the sum of its movements, without gaps. `held-is-open-holds`: held is
-	// what open holds hold. `one-effect-per-key`: each idempotency key names its effect. `gate-not-above-ledger`, `gate-as-ledger`,
-	// `gate-tickets-add-up`: the gate agrees.
+	// what open holds hold. `customers-have-what-they-took`: what counts towards a customer's limit is what deductions for him have.
+	// `one-effect-per-key`: each idempotency key names its effect. `gate-not-above-ledger`, `gate-as-ledger`, `gate-tickets-add-up`: the gate agrees.
 	Rule   Rule      `json:"rule"`
 	SeenAt time.Time `json:"seen_at"`
 
@@ -984,7 +1008,10 @@ type ItemSettings struct {
 
 // LastRound The last whole round. Left out before the first.
 type LastRound struct {
-	BeganAt   time.Time `json:"began_at"`
+	BeganAt time.Time `json:"began_at"`
+
+	// Customers Counters of what a customer has of an item.
+	Customers int64     `json:"customers"`
 	EndedAt   time.Time `json:"ended_at"`
 	Items     int64     `json:"items"`
 	Keys      int64     `json:"keys"`
@@ -1281,15 +1308,18 @@ type Return struct {
 
 // Round The round that is on its way, and what it has checked.
 type Round struct {
-	BeganAt   time.Time `json:"began_at"`
-	Items     int64     `json:"items"`
-	Keys      int64     `json:"keys"`
-	Movements int64     `json:"movements"`
+	BeganAt time.Time `json:"began_at"`
+
+	// Customers Counters of what a customer has of an item.
+	Customers int64 `json:"customers"`
+	Items     int64 `json:"items"`
+	Keys      int64 `json:"keys"`
+	Movements int64 `json:"movements"`
 }
 
 // Rule `figures-in-range`: 0 ≤ held ≤ on hand. `movements-add-up`, `versions-contiguous`: an item is the sum of its movements, without gaps. `held-is-open-holds`: held is
-// what open holds hold. `one-effect-per-key`: each idempotency key names its effect. `gate-not-above-ledger`, `gate-as-ledger`,
-// `gate-tickets-add-up`: the gate agrees.
+// what open holds hold. `customers-have-what-they-took`: what counts towards a customer's limit is what deductions for him have.
+// `one-effect-per-key`: each idempotency key names its effect. `gate-not-above-ledger`, `gate-as-ledger`, `gate-tickets-add-up`: the gate agrees.
 type Rule string
 
 // RuleVerdict defines model for RuleVerdict.
@@ -1303,8 +1333,8 @@ type RuleVerdict struct {
 	Repaired int64 `json:"repaired"`
 
 	// Rule `figures-in-range`: 0 ≤ held ≤ on hand. `movements-add-up`, `versions-contiguous`: an item is the sum of its movements, without gaps. `held-is-open-holds`: held is
-	// what open holds hold. `one-effect-per-key`: each idempotency key names its effect. `gate-not-above-ledger`, `gate-as-ledger`,
-	// `gate-tickets-add-up`: the gate agrees.
+	// what open holds hold. `customers-have-what-they-took`: what counts towards a customer's limit is what deductions for him have.
+	// `one-effect-per-key`: each idempotency key names its effect. `gate-not-above-ledger`, `gate-as-ledger`, `gate-tickets-add-up`: the gate agrees.
 	Rule Rule `json:"rule"`
 }
 
@@ -2032,7 +2062,7 @@ type ClientInterface interface {
 
 	// GetInvariants Does everything still add up
 	//
-	// The last verdict of the continuous check, whichever instance made it. It goes around all items and all idempotency keys, again and again; a finding is
+	// The last verdict of the continuous check, whichever instance made it. It goes around all items, what customers have, and all idempotency keys, again and again; a finding is
 	// kept until a whole round has not met it again. The gate is repaired when it is found wrong, the ledger never.
 	//
 	// Corresponds with GET /v1/invariants (the `GetInvariants` operationId).
@@ -2152,7 +2182,7 @@ type ClientInterface interface {
 	//
 	// A new item has no stock; book some with an adjustment. The settings are replaced as a whole: what is left out goes back
 	// to its default. A change of settings takes a version, since a safety stock changes what is available; settings that are
-	// already as asked for change nothing.
+	// already as asked for change nothing. An item is never deleted: its versions order everything that ever happened to it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2163,7 +2193,7 @@ type ClientInterface interface {
 	//
 	// A new item has no stock; book some with an adjustment. The settings are replaced as a whole: what is left out goes back
 	// to its default. A change of settings takes a version, since a safety stock changes what is available; settings that are
-	// already as asked for change nothing.
+	// already as asked for change nothing. An item is never deleted: its versions order everything that ever happened to it.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2544,7 +2574,7 @@ func (c *Client) ListEvents(ctx context.Context, params *ListEventsParams, reqEd
 
 // GetInvariants Does everything still add up
 //
-// The last verdict of the continuous check, whichever instance made it. It goes around all items and all idempotency keys, again and again; a finding is
+// The last verdict of the continuous check, whichever instance made it. It goes around all items, what customers have, and all idempotency keys, again and again; a finding is
 // kept until a whole round has not met it again. The gate is repaired when it is found wrong, the ledger never.
 //
 // Corresponds with GET /v1/invariants (the `GetInvariants` operationId).
@@ -2784,7 +2814,7 @@ func (c *Client) GetItem(ctx context.Context, sku Sku, params *GetItemParams, re
 //
 // A new item has no stock; book some with an adjustment. The settings are replaced as a whole: what is left out goes back
 // to its default. A change of settings takes a version, since a safety stock changes what is available; settings that are
-// already as asked for change nothing.
+// already as asked for change nothing. An item is never deleted: its versions order everything that ever happened to it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -2805,7 +2835,7 @@ func (c *Client) PutItemWithBody(ctx context.Context, sku Sku, params *PutItemPa
 //
 // A new item has no stock; book some with an adjustment. The settings are replaced as a whole: what is left out goes back
 // to its default. A change of settings takes a version, since a safety stock changes what is available; settings that are
-// already as asked for change nothing.
+// already as asked for change nothing. An item is never deleted: its versions order everything that ever happened to it.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -4956,7 +4986,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetInvariantsWithResponse Does everything still add up
 	//
-	// The last verdict of the continuous check, whichever instance made it. It goes around all items and all idempotency keys, again and again; a finding is
+	// The last verdict of the continuous check, whichever instance made it. It goes around all items, what customers have, and all idempotency keys, again and again; a finding is
 	// kept until a whole round has not met it again. The gate is repaired when it is found wrong, the ledger never.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -5094,7 +5124,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// A new item has no stock; book some with an adjustment. The settings are replaced as a whole: what is left out goes back
 	// to its default. A change of settings takes a version, since a safety stock changes what is available; settings that are
-	// already as asked for change nothing.
+	// already as asked for change nothing. An item is never deleted: its versions order everything that ever happened to it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -5105,7 +5135,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// A new item has no stock; book some with an adjustment. The settings are replaced as a whole: what is left out goes back
 	// to its default. A change of settings takes a version, since a safety stock changes what is available; settings that are
-	// already as asked for change nothing.
+	// already as asked for change nothing. An item is never deleted: its versions order everything that ever happened to it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9416,7 +9446,7 @@ func (c *ClientWithResponses) ListEventsWithResponse(ctx context.Context, params
 
 // GetInvariantsWithResponse Does everything still add up
 //
-// The last verdict of the continuous check, whichever instance made it. It goes around all items and all idempotency keys, again and again; a finding is
+// The last verdict of the continuous check, whichever instance made it. It goes around all items, what customers have, and all idempotency keys, again and again; a finding is
 // kept until a whole round has not met it again. The gate is repaired when it is found wrong, the ledger never.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -9626,7 +9656,7 @@ func (c *ClientWithResponses) GetItemWithResponse(ctx context.Context, sku Sku, 
 //
 // A new item has no stock; book some with an adjustment. The settings are replaced as a whole: what is left out goes back
 // to its default. A change of settings takes a version, since a safety stock changes what is available; settings that are
-// already as asked for change nothing.
+// already as asked for change nothing. An item is never deleted: its versions order everything that ever happened to it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -9643,7 +9673,7 @@ func (c *ClientWithResponses) PutItemWithBodyWithResponse(ctx context.Context, s
 //
 // A new item has no stock; book some with an adjustment. The settings are replaced as a whole: what is left out goes back
 // to its default. A change of settings takes a version, since a safety stock changes what is available; settings that are
-// already as asked for change nothing.
+// already as asked for change nothing. An item is never deleted: its versions order everything that ever happened to it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -30,6 +30,14 @@ type explanation struct {
 			ExpiresAt time.Time `json:"expires_at"`
 		} `json:"first"`
 	} `json:"holds"`
+	Customers struct {
+		Count int64 `json:"count"`
+		Most  []struct {
+			Client   string `json:"client"`
+			Customer string `json:"customer"`
+			Units    int64  `json:"units"`
+		} `json:"most"`
+	} `json:"customers"`
 	Movements []struct {
 		movement
 		Actor  string    `json:"actor"`
@@ -68,6 +76,12 @@ func (c *explainCommand) Run(ctx context.Context, s streams) error {
 		fmt.Fprintf(w, "\nHELD BY (%d of %d)\tORDER\tUNITS\tUNTIL\tDEDUCTION\n", len(e.Holds.First), e.Holds.Count)
 		for _, h := range e.Holds.First {
 			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", h.Client, h.OrderID, h.Held, h.ExpiresAt.Format(time.RFC3339), h.ID)
+		}
+	}
+	if len(e.Customers.Most) > 0 {
+		fmt.Fprintf(w, "\nCUSTOMER (%d of %d)\tCLIENT\tUNITS\n", len(e.Customers.Most), e.Customers.Count)
+		for _, c := range e.Customers.Most {
+			fmt.Fprintf(w, "%s\t%s\t%d\n", c.Customer, c.Client, c.Units)
 		}
 	}
 	if len(e.Movements) > 0 {

@@ -83,9 +83,10 @@ func (c *reconcileCommand) print(s streams, v *inventory.Verdict) error {
 		return json.NewEncoder(s.out).Encode(struct {
 			Items     int64   `json:"items"`
 			Movements int64   `json:"movements"`
+			Customers int64   `json:"customers"`
 			Keys      int64   `json:"keys"`
 			Findings  []found `json:"findings"`
-		}{v.Checked.Items, v.Checked.Movements, v.Checked.Keys, findings})
+		}{v.Checked.Items, v.Checked.Movements, v.Checked.Customers, v.Checked.Keys, findings})
 	}
 	for _, f := range findings {
 		repaired := ""
@@ -94,7 +95,7 @@ func (c *reconcileCommand) print(s streams, v *inventory.Verdict) error {
 		}
 		fmt.Fprintf(s.out, "%s: %s%s\n    %s\n", f.Rule, f.Subject, repaired, strings.Join(f.Evidence, "\n    "))
 	}
-	_, err := fmt.Fprintf(s.out, "%d items, %d movements and %d keys checked: %d findings\n",
-		v.Checked.Items, v.Checked.Movements, v.Checked.Keys, len(findings))
+	_, err := fmt.Fprintf(s.out, "%d items, %d movements, what customers have in %d cases and %d keys checked: %d findings\n",
+		v.Checked.Items, v.Checked.Movements, v.Checked.Customers, v.Checked.Keys, len(findings))
 	return err
 }

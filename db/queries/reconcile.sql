@@ -16,7 +16,7 @@ WHERE c.item_id = ANY(@item_ids::bigint[]);
 -- The row of each item beside what it must agree with: what its open holds hold, and its movements after a version
 -- at which they came to known figures, at most so many of them. gap_at is the first that does not follow the version
 -- before it, broken_at the first whose figures are not those before it and its change; 0 for none. The to_ figures are those
--- of the last movement read. A checkpoint stands for all movements before it. One statement, so one snapshot.
+-- of the last movement read. A checkpoint stands for all movements before it, so there are none. One statement, so one snapshot.
 SELECT i.id, i.sku, i.location, i.on_hand, i.held, i.safety_stock, i.version,
     COALESCE(h.units, 0)::bigint AS open_held,
     COALESCE(m.movements, 0)::bigint AS movements,
@@ -44,7 +44,9 @@ CROSS JOIN LATERAL (
         (array_agg(s.held ORDER BY s.version DESC))[1] AS held
     FROM (
         SELECT a.version, a.on_hand, a.held,
-            a.kind = 'checkpoint' OR a.version = lag(a.version, 1, c.version) OVER by_version + 1 AS next,
+            CASE WHEN a.kind = 'checkpoint' THEN NOT EXISTS (SELECT FROM movements e WHERE e.item_id = i.id AND e.version < a.version)
+                ELSE a.version = lag(a.version, 1, c.version) OVER by_version + 1
+            END AS next,
             CASE WHEN a.kind = 'checkpoint' THEN a.on_hand = a.delta_on_hand AND a.held = a.delta_held
                 ELSE a.on_hand = lag(a.on_hand, 1, c.on_hand) OVER by_version + a.delta_on_hand
                     AND a.held = lag(a.held, 1, c.held) OVER by_version + a.delta_held
@@ -61,11 +63,11 @@ CROSS JOIN LATERAL (
 ) AS m;
 
 -- name: ReadMovements :many
--- An item's movements from one version to another.
+-- An item's movements up to a version, the newest first.
 SELECT m.version, m.delta_on_hand, m.delta_held, m.on_hand, m.held, m.at, m.deduction_id, m.kind
 FROM movements m
-WHERE m.item_id = @item_id AND m.version BETWEEN @from_version::bigint AND @to_version::bigint
-ORDER BY m.version
+WHERE m.item_id = @item_id AND m.version <= @version
+ORDER BY m.version DESC
 LIMIT @row_limit;
 
 -- name: ListHolders :many
@@ -95,6 +97,44 @@ LEFT JOIN deductions d ON d.id = m.deduction_id
 WHERE m.item_id = @item_id
 ORDER BY m.version DESC
 LIMIT @row_limit;
+
+-- name: ListCustomers :many
+-- Who has most of an item, and of how many customers how many units in all. It reads every counter of the item.
+SELECT u.client, u.customer, u.units, count(*) OVER ()::bigint AS customers, sum(u.units) OVER ()::bigint AS all_units
+FROM customer_units u
+WHERE u.item_id = @item_id AND u.units > 0
+ORDER BY u.units DESC, u.client, u.customer
+LIMIT @row_limit;
+
+-- name: CheckCustomers :many
+-- One page of what customers have by their counters, beside what they have by their deductions. One statement, so one snapshot.
+SELECT u.item_id, COALESCE(i.sku, '')::text AS sku, COALESCE(i.location, '')::text AS location, u.client, u.customer, u.units,
+    COALESCE((
+        SELECT sum(l.held + l.committed - l.returned)
+        FROM deductions d
+        JOIN deduction_lines l ON l.deduction_id = d.id AND l.item_id = u.item_id
+        WHERE d.client = u.client AND d.customer = u.customer
+    ), 0)::bigint AS taken
+FROM (
+    SELECT p.item_id, p.client, p.customer, p.units
+    FROM customer_units p
+    WHERE (p.item_id, p.client, p.customer) > (@after_item_id::bigint, @after_client::text, @after_customer::text)
+    ORDER BY p.item_id, p.client, p.customer
+    LIMIT @row_limit
+) AS u
+LEFT JOIN items i ON i.id = u.item_id
+ORDER BY u.item_id, u.client, u.customer;
+
+-- name: FindUncounted :many
+-- Of some deductions, the lines of which a customer has something without a counter.
+SELECT d.id, d.client, d.customer::text AS customer, l.item_id, i.sku, i.location, l.line_no,
+    (l.held + l.committed - l.returned)::bigint AS units
+FROM deductions d
+JOIN deduction_lines l ON l.deduction_id = d.id AND l.held + l.committed > l.returned
+JOIN items i ON i.id = l.item_id
+WHERE d.id = ANY(@ids::uuid[]) AND d.customer IS NOT NULL
+    AND NOT EXISTS (SELECT FROM customer_units u WHERE u.item_id = l.item_id AND u.client = d.client AND u.customer = d.customer)
+ORDER BY d.id, l.line_no;
 
 -- name: CheckKeys :many
 -- One page of all idempotency keys, each with whether its effect is there: its deduction, or its movement or the
@@ -137,24 +177,27 @@ SET seen_at = now(), repaired = excluded.repaired, evidence = excluded.evidence;
 
 -- name: ReadRound :one
 -- Where the continuous check is.
-SELECT r.item_id, r.items_done, r.client, r.key, r.began_at, r.items, r.movements, r.keys,
-    r.last_began_at, r.last_ended_at, r.last_items, r.last_movements, r.last_keys
+SELECT r.item_id, r.items_done, r.customers_done, r.client, r.key, r.began_at, r.items, r.movements, r.customers, r.keys,
+    r.last_began_at, r.last_ended_at, r.last_items, r.last_movements, r.last_customers, r.last_keys
 FROM reconciliation r;
 
 -- name: AdvanceRound :execrows
 -- Moves the walk on, if it is still where the step found it.
 UPDATE reconciliation r
-SET item_id = @item_id, items_done = @items_done, client = @client, key = @key,
-    items = r.items + @items::bigint, movements = r.movements + @movements::bigint, keys = r.keys + @keys::bigint
-WHERE (r.item_id, r.items_done, r.client, r.key) = (@from_item_id::bigint, @from_items_done::boolean, @from_client::text, @from_key::text);
+SET item_id = @item_id, items_done = @items_done, customers_done = @customers_done, client = @client, key = @key,
+    items = r.items + @items::bigint, movements = r.movements + @movements::bigint, customers = r.customers + @customers::bigint,
+    keys = r.keys + @keys::bigint
+WHERE (r.item_id, r.items_done, r.customers_done, r.client, r.key)
+    = (@from_item_id::bigint, @from_items_done::boolean, @from_customers_done::boolean, @from_client::text, @from_key::text);
 
 -- name: EndRound :execrows
--- Ends the round and begins the next, if the walk is still where the step found it.
+-- Ends the round and begins the next, if the walk is still where the step found it, among the keys.
 UPDATE reconciliation r
-SET item_id = 0, items_done = false, client = '', key = '', began_at = now(), items = 0, movements = 0, keys = 0,
-    last_began_at = r.began_at, last_ended_at = now(),
-    last_items = r.items, last_movements = r.movements + @movements::bigint, last_keys = r.keys + @keys::bigint
-WHERE (r.item_id, r.items_done, r.client, r.key) = (@from_item_id::bigint, @from_items_done::boolean, @from_client::text, @from_key::text);
+SET item_id = 0, items_done = false, customers_done = false, client = '', key = '',
+    began_at = now(), items = 0, movements = 0, customers = 0, keys = 0,
+    last_began_at = r.began_at, last_ended_at = now(), last_items = r.items, last_movements = r.movements + @movements::bigint,
+    last_customers = r.customers, last_keys = r.keys + @keys::bigint
+WHERE r.customers_done AND (r.client, r.key) = (@from_client::text, @from_key::text);
 
 -- name: ForgetFindings :execrows
 -- Forgets what the round that ended last did not find any more.

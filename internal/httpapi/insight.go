@@ -47,6 +47,9 @@ func appendExplanation(b []byte, e *inventory.Explanation) []byte {
 	b = appendNumber(b, `,"held":`, e.Held)
 	b = appendNumber(b, `,"overdue":`, e.Overdue)
 	b = appendList(append(b, `,"first":`...), e.Holders, appendHolder)
+	b = appendNumber(b, `},"customers":{"count":`, e.Customers)
+	b = appendNumber(b, `,"units":`, e.Counted)
+	b = appendList(append(b, `,"most":`...), e.Most, appendShare)
 	b = append(b, `},"gate":`...)
 	b = appendGate(b, e)
 	b = appendList(append(b, `,"movements":`...), e.Movements, appendMovement)
@@ -65,6 +68,13 @@ func appendHolder(b []byte, h *stock.Holder) []byte {
 	b = appendNumber(b, `,"line":`, h.Line)
 	b = appendNumber(b, `,"held":`, h.Held)
 	b = appendTime(b, `,"expires_at":`, h.ExpiresAt)
+	return append(b, '}')
+}
+
+func appendShare(b []byte, s *stock.CustomerShare) []byte {
+	b = appendText(b, `{"client":`, s.Client)
+	b = appendText(b, `,"customer":`, s.Name)
+	b = appendNumber(b, `,"units":`, s.Units)
 	return append(b, '}')
 }
 
@@ -116,6 +126,7 @@ func appendInvariants(b []byte, told *inventory.Invariants) []byte {
 	b = appendTime(append(b, `],"round":{`...), `"began_at":`, told.Began)
 	b = appendNumber(b, `,"items":`, told.Checked.Items)
 	b = appendNumber(b, `,"movements":`, told.Checked.Movements)
+	b = appendNumber(b, `,"customers":`, told.Checked.Customers)
 	b = appendNumber(b, `,"keys":`, told.Checked.Keys)
 	b = append(b, '}')
 	if last := &told.Last; !last.Ended.IsZero() {
@@ -123,6 +134,7 @@ func appendInvariants(b []byte, told *inventory.Invariants) []byte {
 		b = appendTime(b, `,"ended_at":`, last.Ended)
 		b = appendNumber(b, `,"items":`, last.Checked.Items)
 		b = appendNumber(b, `,"movements":`, last.Checked.Movements)
+		b = appendNumber(b, `,"customers":`, last.Checked.Customers)
 		b = appendNumber(b, `,"keys":`, last.Checked.Keys)
 		b = append(b, '}')
 	}

@@ -94,6 +94,13 @@ func (e *Explanation) inLedger() []string {
 	if e.Held != l.Held {
 		words = append(words, fmt.Sprintf("CONTRADICTION in the ledger: the item says %d held, its open holds %d. Run \"holdfast reconcile\".", l.Held, e.Held))
 	}
+	switch {
+	case e.Customers == 1:
+		words = append(words, fmt.Sprintf("One customer has %d of it, held or taken and not returned: %q of %s.", e.Counted, e.Most[0].Name, e.Most[0].Client))
+	case e.Customers > 1:
+		words = append(words, fmt.Sprintf("%d customers have %d of it, held or taken and not returned; most of it, %d, %q of %s.",
+			e.Customers, e.Counted, e.Most[0].Units, e.Most[0].Name, e.Most[0].Client))
+	}
 	if len(e.Movements) > 0 {
 		m := &e.Movements[0]
 		words = append(words, fmt.Sprintf("The last movement was %s by %q at %s: %+d on hand, %+d held.", m.Kind, m.Actor, clock(m.At), m.DeltaOnHand, m.DeltaHeld))

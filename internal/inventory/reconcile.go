@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	// stepItems and stepKeys bound what one step of the check looks at.
-	stepItems = 200
-	stepKeys  = 500
+	// These bound what one step of the check looks at.
+	stepItems     = 200
+	stepCustomers = 500
+	stepKeys      = 500
 	// maxChanged bounds the changed items that wait to be checked; the others wait for the walk to come by.
 	maxChanged = 10_000
 	// wholeFindings bounds the findings of each rule that a full check returns.
@@ -41,6 +42,7 @@ func (v *Verdict) Clean() bool {
 func (v *Verdict) add(more *Verdict) {
 	v.Checked.Items += more.Checked.Items
 	v.Checked.Movements += more.Checked.Movements
+	v.Checked.Customers += more.Checked.Customers
 	v.Checked.Keys += more.Checked.Keys
 	v.Findings = append(v.Findings, more.Findings...)
 	v.Gate = errors.Join(v.Gate, more.Gate)
@@ -82,7 +84,7 @@ func (c *changed) take(limit int) []stock.Item {
 }
 
 // Reconcile makes one bounded step of the continuous check: items this process changed, and the next page of the walk over all
-// items and all idempotency keys. What it finds in the gate it repairs, by making the gate forget the item; what it finds in the
+// items, what customers have, and all idempotency keys. What it finds in the gate it repairs, by making the gate forget the item; what it finds in the
 // ledger it only records. It is safe to run in several processes at once.
 func (s *Service) Reconcile(ctx context.Context) (Verdict, error) {
 	verdict, err := s.reconcile(ctx)
@@ -123,26 +125,41 @@ func (s *Service) reconcile(ctx context.Context) (Verdict, error) {
 	if err != nil {
 		return verdict, err
 	}
-	roundEnds := false
-	if at.ItemsDone {
-		var found []stock.Finding
-		var n int
-		if next.Key, n, found, err = s.ledger.CheckKeys(ctx, at.Key, stepKeys); err != nil {
-			return verdict, err
-		}
-		verdict.Checked.Keys, verdict.Findings = int64(n), append(verdict.Findings, found...)
-		roundEnds = n < stepKeys
+	ends, err := s.checkNames(ctx, &next, &verdict, at.ItemsDone)
+	if err != nil {
+		return verdict, err
 	}
 	if err := s.ledger.Record(ctx, verdict.Findings); err != nil {
 		return verdict, err
 	}
 	next.Checked.Items += int64(len(page))
 	next.Checked.Movements += verdict.Checked.Movements
+	next.Checked.Customers += verdict.Checked.Customers
 	next.Checked.Keys += verdict.Checked.Keys
-	if roundEnds {
+	if ends {
 		return verdict, s.ledger.EndRound(ctx, &at, &next)
 	}
 	return verdict, s.ledger.Advance(ctx, &at, &next)
+}
+
+// checkNames checks the next page of customers or of keys, once the walk has passed all items. It reports whether that ends the round.
+func (s *Service) checkNames(ctx context.Context, next *ledger.Round, verdict *Verdict, itemsDone bool) (ends bool, err error) {
+	var n int
+	var found []stock.Finding
+	switch {
+	case !itemsDone:
+		return false, nil
+	case !next.CustomersDone:
+		next.Counter, n, found, err = s.ledger.CheckCustomers(ctx, next.Counter, stepCustomers)
+		next.CustomersDone = n < stepCustomers
+		verdict.Checked.Customers = int64(n)
+	default:
+		next.Key, n, found, err = s.ledger.CheckKeys(ctx, next.Key, stepKeys)
+		ends = n < stepKeys
+		verdict.Checked.Keys = int64(n)
+	}
+	verdict.Findings = append(verdict.Findings, found...)
+	return ends, err
 }
 
 // distinct is every item of both lists once.
@@ -166,7 +183,7 @@ type FullCheck struct {
 	Progress func(Verdict) // called after each part, with what was checked so far; may be nil
 }
 
-// ReconcileAll checks everything from the beginning: each item's whole history, each idempotency key, and the rules that need
+// ReconcileAll checks everything from the beginning: each item's whole history, what each customer has, each idempotency key, and the rules that need
 // whole tables to be read. It takes as long as that takes, and writes nothing to the ledger.
 func (s *Service) ReconcileAll(ctx context.Context, how FullCheck) (Verdict, error) {
 	var sum Verdict
@@ -188,6 +205,14 @@ func (s *Service) ReconcileAll(ctx context.Context, how FullCheck) (Verdict, err
 		if more = len(page) == stepItems; more {
 			after = page[len(page)-1].ID
 		}
+	}
+	for after, more := (ledger.Counter{}), true; more; {
+		last, n, found, err := s.ledger.CheckCustomers(ctx, after, stepCustomers)
+		if err != nil {
+			return sum, err
+		}
+		done(Verdict{Checked: ledger.Counts{Customers: int64(n)}, Findings: found})
+		after, more = last, n == stepCustomers
 	}
 	for after, more := (stock.Keyed{}), true; more; {
 		last, n, found, err := s.ledger.CheckKeys(ctx, after, stepKeys)

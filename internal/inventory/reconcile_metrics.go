@@ -8,9 +8,9 @@ import (
 
 // reconcileMetrics are of the continuous check.
 type reconcileMetrics struct {
-	items, movements, keys, failed prometheus.Counter
-	findings, repaired             map[stock.Rule]prometheus.Counter
-	gateFailed                     prometheus.Counter
+	items, movements, customers, keys, failed prometheus.Counter
+	findings, repaired                        map[stock.Rule]prometheus.Counter
+	gateFailed                                prometheus.Counter
 }
 
 func newReconcileMetrics(r prometheus.Registerer) *reconcileMetrics {
@@ -20,6 +20,7 @@ func newReconcileMetrics(r prometheus.Registerer) *reconcileMetrics {
 	m := &reconcileMetrics{
 		items:      counter("items_total", "Items compared with their movements, their holds and the gate."),
 		movements:  counter("movements_total", "Movements added up."),
+		customers:  counter("customers_total", "Counters of what a customer has of an item that were compared with his deductions."),
 		keys:       counter("keys_total", "Idempotency keys looked up."),
 		failed:     counter("failed_total", "Steps of the check that could not be finished."),
 		gateFailed: counter("gate_failed_total", "Steps of the check that could not ask the gate."),
@@ -38,7 +39,7 @@ func newReconcileMetrics(r prometheus.Registerer) *reconcileMetrics {
 		}
 	}
 	if r != nil {
-		r.MustRegister(m.items, m.movements, m.keys, m.failed, m.gateFailed, found, repaired)
+		r.MustRegister(m.items, m.movements, m.customers, m.keys, m.failed, m.gateFailed, found, repaired)
 	}
 	return m
 }
@@ -46,6 +47,7 @@ func newReconcileMetrics(r prometheus.Registerer) *reconcileMetrics {
 func (m *reconcileMetrics) observe(v *Verdict, err error) {
 	m.items.Add(float64(v.Checked.Items))
 	m.movements.Add(float64(v.Checked.Movements))
+	m.customers.Add(float64(v.Checked.Customers))
 	m.keys.Add(float64(v.Checked.Keys))
 	if err != nil {
 		m.failed.Inc()

@@ -113,17 +113,27 @@ func order(id string, skus ...string) *stock.DeductRequest {
 // stockUp creates an item with units on hand, past the gate.
 func (w *world) stockUp(t *testing.T, sku string, units stock.Quantity) {
 	t.Helper()
-	if _, err := w.direct.Configure(t.Context(), &stock.ConfigureRequest{Client: "shop", Item: at(sku)}); err != nil {
+	w.stockUpAt(t, at(sku), units)
+}
+
+func (w *world) stockUpAt(t *testing.T, item stock.Item, units stock.Quantity) {
+	t.Helper()
+	if _, err := w.direct.Configure(t.Context(), &stock.ConfigureRequest{Client: "shop", Item: item}); err != nil {
 		t.Fatal(err)
 	}
 	if units > 0 {
-		w.receive(t, sku, "stock "+sku, units)
+		w.receiveAt(t, item, "stock "+item.String(), units)
 	}
 }
 
 func (w *world) receive(t *testing.T, sku, key string, units stock.Quantity) {
 	t.Helper()
-	_, err := w.direct.Adjust(t.Context(), &stock.AdjustRequest{Keyed: keyed(key), Item: at(sku), Kind: stock.Receive, Delta: units})
+	w.receiveAt(t, at(sku), key, units)
+}
+
+func (w *world) receiveAt(t *testing.T, item stock.Item, key string, units stock.Quantity) {
+	t.Helper()
+	_, err := w.direct.Adjust(t.Context(), &stock.AdjustRequest{Keyed: keyed(key), Item: item, Kind: stock.Receive, Delta: units})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +181,12 @@ func (w *world) onHand(t *testing.T, sku string, want stock.Quantity) {
 // tickets on an item that have not run out.
 func (w *world) tickets(t *testing.T, sku string) []gate.HeldTicket {
 	t.Helper()
-	f, err := w.eyes.Peek(t.Context(), at(sku))
+	return w.ticketsOn(t, at(sku))
+}
+
+func (w *world) ticketsOn(t *testing.T, item stock.Item) []gate.HeldTicket {
+	t.Helper()
+	f, err := w.eyes.Peek(t.Context(), item)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -228,17 +228,17 @@ func itemEvidence(row *dbsqlc.CheckItemsRow) string {
 		row.ID, row.OnHand, row.Held, row.SafetyStock, row.Version)
 }
 
-// movementEvidence shows the movement at a version and the ones before it.
+// movementEvidence shows the movement at a version and the two before it.
 func movementEvidence(ctx context.Context, q *dbsqlc.Queries, id, version int64) ([]string, error) {
 	rows, err := q.ReadMovements(ctx, dbsqlc.ReadMovementsParams{
-		ItemID: id, FromVersion: version - 2, ToVersion: version, RowLimit: maxEvidence,
+		ItemID: id, Version: version, RowLimit: 3,
 	})
 	if err != nil {
 		return nil, err
 	}
 	evidence := make([]string, len(rows))
 	for i := range rows {
-		m := &rows[i]
+		m := &rows[len(rows)-1-i]
 		evidence[i] = fmt.Sprintf("movements (item_id %d, version %d): %s, delta_on_hand %d, delta_held %d, on_hand %d, held %d, at %s",
 			id, m.Version, m.Kind, m.DeltaOnHand, m.DeltaHeld, m.OnHand, m.Held, m.At.UTC().Format(time.RFC3339Nano))
 	}

@@ -135,3 +135,55 @@ func TestCustomerLimitNamesEveryLine(t *testing.T) {
 		t.Errorf("a refused order took: %s, %s", figures(a), figures(b))
 	}
 }
+
+// TestOrdersOfACustomerTogether: what comes in one batch counts one after the other, and what is done to an order as one, which is
+// tried on a copy first, counts once.
+func TestOrdersOfACustomerTogether(t *testing.T) {
+	t.Parallel()
+	url := sandbox.Database(t)
+	l := openAt(t, url)
+	stockUp(t, l, "A", 50)
+	has := func(when string, want stock.Quantity) {
+		t.Helper()
+		var over *stock.LimitError
+		r := limited("another", "ann", 1, "A", "A")
+		if _, err := l.Deduct(t.Context(), r); !errors.As(err, &over) || over.Lines[0].Has != want {
+			t.Errorf("%s: %v, want %d", when, err, want)
+		}
+	}
+	parts := make([]*stock.DeductRequest, 5)
+	for i := range parts {
+		parts[i] = limited(fmt.Sprint("part ", i), "ann", 3, "A")
+		parts[i].OrderID, parts[i].Part, parts[i].Hold = "o", fmt.Sprint(i), stock.MaxHold
+	}
+	for i, done := range l.DeductAll(t.Context(), parts) {
+		if i < 3 && done.Err != nil || i >= 3 && !errors.Is(done.Err, stock.ErrCustomerLimit) {
+			t.Errorf("part %d: %v", i, done.Err)
+		}
+	}
+	has("held", 3)
+	for range 2 {
+		if _, err := l.CommitOrder(t.Context(), ofOrder("o")); err != nil {
+			t.Fatal(err)
+		}
+		has("committed", 3)
+	}
+	back := ofOrder("o")
+	back.Key = "back"
+	for range 2 {
+		if _, err := l.ReturnOrder(t.Context(), back); err != nil {
+			t.Fatal(err)
+		}
+		has("returned", 0)
+	}
+	deduct(t, l, parts[3])
+	deduct(t, l, parts[4])
+	for range 2 {
+		if _, err := l.ReleaseOrder(t.Context(), ofOrder("o")); err != nil {
+			t.Fatal(err)
+		}
+		has("released", 0)
+	}
+	mustHold(t, url)
+	mustCheck(t, l)
+}

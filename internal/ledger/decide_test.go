@@ -1021,3 +1021,29 @@ func TestWantedSumsDoNotOverflow(t *testing.T) {
 		t.Errorf("got %q, %+v, want %d left", told(got.Verdicts[0]), got.Items, want)
 	}
 }
+
+// TestRehearsalsDoNotMeet: many are decided on one reading, and none sees what another one would have done. The last one is no rehearsal.
+func TestRehearsalsDoNotMeet(t *testing.T) {
+	t.Parallel()
+	ann := stock.Customer{Client: "shop", Name: "ann"}
+	s := ledger.Sight{
+		Fresh: true, Items: []stock.Levels{{Item: at("A"), OnHand: 2, Held: 1}}, LowAt: map[stock.Item]stock.Quantity{at("A"): 0},
+		Units: []stock.CustomerUnits{{Customer: ann, Item: at("A"), Units: 1}},
+	}
+	asked := make([]ledger.Asked, 5)
+	for i := range asked {
+		asked[i] = ledger.AskDeduct(limited("o", "ann", 2, "A"), uuid.New())
+		if i < len(asked)-1 {
+			asked[i] = ledger.AskRehearsal(asked[i])
+		}
+	}
+	got := ledger.Decide(s, asked...)
+	for i, v := range got.Verdicts {
+		if v.Err != nil || v.Replay {
+			t.Errorf("%d: %+v", i, v)
+		}
+	}
+	if len(got.Keys) != 1 || len(got.New) != 1 || len(got.Moved) != 1 || len(got.Told) != 1 || len(got.Units) != 1 || got.Units[0].Units != 2 {
+		t.Errorf("five would be written as %+v", got)
+	}
+}

@@ -10,10 +10,11 @@ import (
 const (
 	// maxHolders and maxLastMovements bound what an explanation lists.
 	maxHolders       = 50
+	maxCustomers     = 10
 	maxLastMovements = 10
 )
 
-// Explain an item: its figures, its open holds and its last movements; [stock.ErrNotFound] when there is no such item.
+// Explain an item: its figures, its open holds, the customers who have most of it and its last movements; [stock.ErrNotFound] when there is no such item.
 func (l *Ledger) Explain(ctx context.Context, item stock.Item) (*stock.Explanation, error) {
 	var e *stock.Explanation
 	err := l.snapshot(ctx, func(q *dbsqlc.Queries, epoch uint32) (err error) {
@@ -42,6 +43,10 @@ func explain(ctx context.Context, q *dbsqlc.Queries, item stock.Item) (*stock.Ex
 	if err != nil {
 		return nil, err
 	}
+	customers, err := q.ListCustomers(ctx, dbsqlc.ListCustomersParams{ItemID: row.ID, RowLimit: maxCustomers})
+	if err != nil {
+		return nil, err
+	}
 	movements, err := q.LastMovements(ctx, dbsqlc.LastMovementsParams{ItemID: row.ID, RowLimit: maxLastMovements})
 	if err != nil {
 		return nil, err
@@ -56,6 +61,11 @@ func explain(ctx context.Context, q *dbsqlc.Queries, item stock.Item) (*stock.Ex
 			Deduction: h.ID, Client: h.Client, OrderID: h.OrderID, Part: h.Part,
 			Line: int(h.LineNo), Held: stock.Quantity(h.Held), ExpiresAt: h.ExpiresAt,
 		})
+	}
+	for i := range customers {
+		c := &customers[i]
+		e.Customers, e.Counted = c.Customers, stock.Quantity(c.AllUnits)
+		e.Most = append(e.Most, stock.CustomerShare{Customer: stock.Customer{Client: c.Client, Name: c.Customer}, Units: stock.Quantity(c.Units)})
 	}
 	for i := range movements {
 		moved := dbsqlc.ListMovementsRow(movements[i])

@@ -85,6 +85,9 @@ func AskAdjust(r *stock.AdjustRequest) Asked {
 	return Asked{op: newAdjust(r)}
 }
 
+// AskRehearsal is the operation that decides another one and forgets it.
+func AskRehearsal(a Asked) Asked { return Asked{rehearsal{a.op}, a.about} }
+
 // Verdict is the answer to one operation.
 type Verdict struct {
 	Outcome    *stock.Outcome

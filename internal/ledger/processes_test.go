@@ -1,12 +1,14 @@
 package ledger_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/holdfast-stock/holdfast/internal/ledger"
 	"github.com/holdfast-stock/holdfast/internal/sandbox"
@@ -160,4 +162,30 @@ func TestAnswersShowNoOldFigures(t *testing.T) {
 		}
 	}
 	mustHold(t, url)
+}
+
+// TestWhatIsGoneIsNotRemembered: a failover takes an item that this process knows. Where the first reading may refuse, because retries are
+// expected, it must not refuse on figures of an item that is not there.
+func TestWhatIsGoneIsNotRemembered(t *testing.T) {
+	t.Parallel()
+	url := sandbox.Database(t)
+	l := openAt(t, url)
+	stockUp(t, l, "gone", 5)
+	stockUp(t, l, "A", 5)
+	deduct(t, l, order("of the item", "gone"))
+	deduct(t, l, order("done", "A"))
+	execute(t, url, "DELETE FROM items WHERE sku = 'gone'")
+	more := order("more", "gone")
+	more.Lines[0].Quantity = 100
+	for {
+		began := time.Now()
+		deduct(t, l, order("done", "A")) // a retry: for the next second keys are read first
+		var unknown *stock.UnknownItemError
+		if _, err := l.Deduct(t.Context(), more); !errors.As(err, &unknown) {
+			t.Fatalf("got %v", err)
+		}
+		if time.Since(began) < 900*time.Millisecond {
+			return
+		}
+	}
 }

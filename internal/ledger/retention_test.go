@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -127,7 +128,11 @@ func mustCheck(t testing.TB, l *ledger.Ledger) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range append(found, keys...) {
+	_, _, customers, err := l.CheckCustomers(t.Context(), ledger.Counter{}, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range slices.Concat(found, keys, customers) {
 		t.Errorf("found: %+v", f)
 	}
 }

@@ -5,16 +5,20 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/holdfast-stock/holdfast/internal/ledger/internal/dbsqlc"
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
 
-// Round is where the continuous check is on its way over all items and then all idempotency keys, and how the last
-// whole round went. It is kept in the ledger, so that any process can make the next step.
+// Round is where the continuous check is on its way over all items, then what customers have, then all idempotency keys, and how
+// the last whole round went. It is kept in the ledger, so that any process can make the next step.
 type Round struct {
-	ItemID    int64 // the last one that was checked
-	ItemsDone bool
-	Key       stock.Keyed // the last one that was checked
+	ItemID        int64 // the last one that was checked
+	ItemsDone     bool
+	Counter       Counter // the last one that was checked
+	CustomersDone bool
+	Key           stock.Keyed // the last one that was checked
 
 	Began   time.Time
 	Checked Counts
@@ -28,7 +32,24 @@ type LastRound struct {
 }
 
 // Counts are how much was checked.
-type Counts struct{ Items, Movements, Keys int64 }
+type Counts struct{ Items, Movements, Customers, Keys int64 }
+
+// place is where a round is as it is kept: the phases of the walk share its columns.
+type place struct {
+	item                     int64
+	itemsDone, customersDone bool
+	client, name             string
+}
+
+func (r *Round) place() place {
+	switch {
+	case !r.ItemsDone:
+		return place{item: r.ItemID}
+	case !r.CustomersDone:
+		return place{r.Counter.ItemID, true, false, r.Counter.Customer.Client, r.Counter.Customer.Name}
+	}
+	return place{r.ItemID, true, true, r.Key.Client, r.Key.Key}
+}
 
 // Round reads where the continuous check is.
 func (l *Ledger) Round(ctx context.Context) (Round, error) {
@@ -37,11 +58,19 @@ func (l *Ledger) Round(ctx context.Context) (Round, error) {
 		return Round{}, readError(err)
 	}
 	round := Round{
-		ItemID: r.ItemID, ItemsDone: r.ItemsDone, Key: stock.Keyed{Client: r.Client, Key: r.Key},
-		Began: r.BeganAt, Checked: Counts{r.Items, r.Movements, r.Keys},
+		ItemsDone: r.ItemsDone, CustomersDone: r.CustomersDone,
+		Began: r.BeganAt, Checked: Counts{r.Items, r.Movements, r.Customers, r.Keys},
+	}
+	switch {
+	case !r.ItemsDone:
+		round.ItemID = r.ItemID
+	case !r.CustomersDone:
+		round.Counter = Counter{r.ItemID, stock.Customer{Client: r.Client, Name: r.Key}}
+	default:
+		round.ItemID, round.Key = r.ItemID, stock.Keyed{Client: r.Client, Key: r.Key}
 	}
 	if r.LastBeganAt != nil && r.LastEndedAt != nil {
-		round.Last = LastRound{*r.LastBeganAt, *r.LastEndedAt, Counts{r.LastItems, r.LastMovements, r.LastKeys}}
+		round.Last = LastRound{*r.LastBeganAt, *r.LastEndedAt, Counts{r.LastItems, r.LastMovements, r.LastCustomers, r.LastKeys}}
 	}
 	return round, nil
 }
@@ -49,11 +78,12 @@ func (l *Ledger) Round(ctx context.Context) (Round, error) {
 // Advance moves the round from where it was read to where it is now. When another process moved it meanwhile, that
 // stands: what both checked is checked.
 func (l *Ledger) Advance(ctx context.Context, from, to *Round) error {
+	was, is := from.place(), to.place()
 	_, err := l.reads.AdvanceRound(ctx, dbsqlc.AdvanceRoundParams{
-		ItemID: to.ItemID, ItemsDone: to.ItemsDone, Client: to.Key.Client, Key: to.Key.Key,
+		ItemID: is.item, ItemsDone: is.itemsDone, CustomersDone: is.customersDone, Client: is.client, Key: is.name,
 		Items: to.Checked.Items - from.Checked.Items, Movements: to.Checked.Movements - from.Checked.Movements,
-		Keys:       to.Checked.Keys - from.Checked.Keys,
-		FromItemID: from.ItemID, FromItemsDone: from.ItemsDone, FromClient: from.Key.Client, FromKey: from.Key.Key,
+		Customers: to.Checked.Customers - from.Checked.Customers, Keys: to.Checked.Keys - from.Checked.Keys,
+		FromItemID: was.item, FromItemsDone: was.itemsDone, FromCustomersDone: was.customersDone, FromClient: was.client, FromKey: was.name,
 	})
 	if err != nil {
 		return fmt.Errorf("advance the check: %w", readError(err))
@@ -61,11 +91,11 @@ func (l *Ledger) Advance(ctx context.Context, from, to *Round) error {
 	return nil
 }
 
-// EndRound begins a new round, and forgets what this one did not find any more.
+// EndRound begins a new round when this one is at the last of its keys, and forgets what it did not find any more.
 func (l *Ledger) EndRound(ctx context.Context, from, to *Round) error {
 	ended, err := l.reads.EndRound(ctx, dbsqlc.EndRoundParams{
 		Movements: to.Checked.Movements - from.Checked.Movements, Keys: to.Checked.Keys - from.Checked.Keys,
-		FromItemID: from.ItemID, FromItemsDone: from.ItemsDone, FromClient: from.Key.Client, FromKey: from.Key.Key,
+		FromClient: from.Key.Client, FromKey: from.Key.Key,
 	})
 	if err == nil && ended > 0 {
 		_, err = l.reads.ForgetFindings(ctx)
@@ -76,17 +106,21 @@ func (l *Ledger) EndRound(ctx context.Context, from, to *Round) error {
 	return nil
 }
 
-// CheckKeys checks one page of idempotency keys, after the one given: that what each says it did is there. It returns the
-// last one it looked at and how many there were; fewer than limit are the last.
+// CheckKeys checks one page of idempotency keys, after the one given: that what each says it did is there, and that what a customer got by it is
+// counted. It returns the last one it looked at and how many there were; fewer than limit are the last.
 func (l *Ledger) CheckKeys(ctx context.Context, after stock.Keyed, limit int) (last stock.Keyed, n int, found []stock.Finding, err error) {
 	rows, err := l.reads.CheckKeys(ctx, dbsqlc.CheckKeysParams{AfterClient: after.Client, AfterKey: after.Key, RowLimit: int32(limit)})
 	if err != nil {
 		return after, 0, nil, readError(err)
 	}
 	last = after
+	var deductions []uuid.UUID
 	for i := range rows {
 		o := &rows[i]
 		last = stock.Keyed{Client: o.Client, Key: o.Key}
+		if o.DeductionID != nil && o.Kind == string(stock.DeductOperation) {
+			deductions = append(deductions, *o.DeductionID)
+		}
 		want := int32(1)
 		if o.Kind == string(stock.VoidOperation) {
 			want = 0
@@ -100,7 +134,11 @@ func (l *Ledger) CheckKeys(ctx context.Context, after stock.Keyed, limit int) (l
 				o.Client, o.Key, o.Kind, op.deduction, op.item, op.version, o.Effects),
 		}})
 	}
-	return last, len(rows), found, nil
+	more, err := l.uncounted(ctx, deductions)
+	if err != nil {
+		return after, 0, nil, readError(err)
+	}
+	return last, len(rows), append(found, more...), nil
 }
 
 // Record keeps findings, so that any process can tell about them.

@@ -161,7 +161,7 @@ func (p play) make(t *testing.T, name, state string) *stock.Deduction {
 	stockUp(t, p.Ledger, "A "+name, 10)
 	stockUp(t, p.Ledger, "B "+name, 10)
 	r := order(name, "A "+name, "B "+name)
-	r.Lines[0].Quantity, r.Lines[1].Quantity = 3, 2
+	r.Lines[0].Quantity, r.Lines[1].Quantity, r.Customer = 3, 2, "ann"
 	if state != "committed" && state != "part returned" && state != "returned" {
 		r.Hold = time.Hour
 	}

@@ -5,22 +5,23 @@ type Rule string
 
 // The rules that are checked all the time, and those that only a full check can prove.
 const (
-	RuleFigures  Rule = "figures-in-range"         // 0 ≤ held ≤ on hand ≤ [MaxOnHand]
-	RuleSums     Rule = "movements-add-up"         // every movement adds its change, and the last one has the item's figures
-	RuleVersions Rule = "versions-contiguous"      // versions have no gaps, and the last one is the item's
-	RuleHolds    Rule = "held-is-open-holds"       // held is what the lines of open holds hold
-	RuleKeys     Rule = "one-effect-per-key"       // every idempotency key names an effect that is there
-	RuleGate     Rule = "gate-not-above-ledger"    // the gate says no more, and nothing newer, than the ledger
-	RuleGateLags Rule = "gate-as-ledger"           // it says no less either, nor what is older than news take
-	RuleTickets  Rule = "gate-tickets-add-up"      // what the gate says of its tickets is what they are
-	RuleStates   Rule = "lines-fit-state"          // full: lines are as their deduction's state says
-	RuleLines    Rule = "lines-are-what-was-moved" // full: lines are what their movements say
-	RuleKeyed    Rule = "effects-have-one-key"     // full: every deduction and adjustment has its one key
+	RuleFigures   Rule = "figures-in-range"              // 0 ≤ held ≤ on hand ≤ [MaxOnHand]
+	RuleSums      Rule = "movements-add-up"              // every movement adds its change, and the last one has the item's figures
+	RuleVersions  Rule = "versions-contiguous"           // versions have no gaps, and the last one is the item's
+	RuleHolds     Rule = "held-is-open-holds"            // held is what the lines of open holds hold
+	RuleCustomers Rule = "customers-have-what-they-took" // what is counted for a customer is what his deductions hold or committed, and did not come back
+	RuleKeys      Rule = "one-effect-per-key"            // every idempotency key names an effect that is there
+	RuleGate      Rule = "gate-not-above-ledger"         // the gate says no more, and nothing newer, than the ledger
+	RuleGateLags  Rule = "gate-as-ledger"                // it says no less either, nor what is older than news take
+	RuleTickets   Rule = "gate-tickets-add-up"           // what the gate says of its tickets is what they are
+	RuleStates    Rule = "lines-fit-state"               // full: lines are as their deduction's state says
+	RuleLines     Rule = "lines-are-what-was-moved"      // full: lines are what their movements say
+	RuleKeyed     Rule = "effects-have-one-key"          // full: every deduction and adjustment has its one key
 )
 
 // ContinuousRules lists the rules that are checked all the time.
 func ContinuousRules() []Rule {
-	return []Rule{RuleFigures, RuleSums, RuleVersions, RuleHolds, RuleKeys, RuleGate, RuleGateLags, RuleTickets}
+	return []Rule{RuleFigures, RuleSums, RuleVersions, RuleHolds, RuleCustomers, RuleKeys, RuleGate, RuleGateLags, RuleTickets}
 }
 
 // FullRules lists the rules that only a full check looks at: nothing in the ledger leads from one side of them to

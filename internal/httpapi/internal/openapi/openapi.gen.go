@@ -338,19 +338,22 @@ func (e ProblemRetry) Valid() bool {
 
 // Defines values for Rule.
 const (
-	FiguresInRange     Rule = "figures-in-range"
-	GateAsLedger       Rule = "gate-as-ledger"
-	GateNotAboveLedger Rule = "gate-not-above-ledger"
-	GateTicketsAddUp   Rule = "gate-tickets-add-up"
-	HeldIsOpenHolds    Rule = "held-is-open-holds"
-	MovementsAddUp     Rule = "movements-add-up"
-	OneEffectPerKey    Rule = "one-effect-per-key"
-	VersionsContiguous Rule = "versions-contiguous"
+	CustomersHaveWhatTheyTook Rule = "customers-have-what-they-took"
+	FiguresInRange            Rule = "figures-in-range"
+	GateAsLedger              Rule = "gate-as-ledger"
+	GateNotAboveLedger        Rule = "gate-not-above-ledger"
+	GateTicketsAddUp          Rule = "gate-tickets-add-up"
+	HeldIsOpenHolds           Rule = "held-is-open-holds"
+	MovementsAddUp            Rule = "movements-add-up"
+	OneEffectPerKey           Rule = "one-effect-per-key"
+	VersionsContiguous        Rule = "versions-contiguous"
 )
 
 // Valid indicates whether the value is a known member of the Rule enum.
 func (e Rule) Valid() bool {
 	switch e {
+	case CustomersHaveWhatTheyTook:
+		return true
 	case FiguresInRange:
 		return true
 	case GateAsLedger:
@@ -529,6 +532,24 @@ type Commit struct {
 	Lines *[]LineQuantity `json:"lines,omitempty"`
 }
 
+// CustomerShare defines model for CustomerShare.
+type CustomerShare struct {
+	// Client Who named the customer.
+	Client   string `json:"client"`
+	Customer string `json:"customer"`
+	Units    int64  `json:"units"`
+}
+
+// CustomerShares What customers that were named have of an item, held or committed and not returned.
+type CustomerShares struct {
+	// Count How many have some of it.
+	Count int64 `json:"count"`
+
+	// Most The ten who have most.
+	Most  []CustomerShare `json:"most"`
+	Units int64           `json:"units"`
+}
+
 // Deduction What an order took, or holds.
 type Deduction struct {
 	CreatedAt time.Time `json:"created_at"`
@@ -703,6 +724,9 @@ type ExcessLine struct {
 
 // Explanation Why an item's available stock is what it is.
 type Explanation struct {
+	// Customers What customers that were named have of an item, held or committed and not returned.
+	Customers CustomerShares `json:"customers"`
+
 	// Gate What the gate has of an item. Figures are there when `state` is `known`.
 	Gate GateView `json:"gate"`
 
@@ -741,8 +765,8 @@ type Finding struct {
 	Repaired bool `json:"repaired"`
 
 	// Rule `figures-in-range`: 0 ≤ held ≤ on hand. `movements-add-up`, `versions-contiguous`: an item is the sum of its movements, without gaps. `held-is-open-holds`: held is
-	// what open holds hold. `one-effect-per-key`: each idempotency key names its effect. `gate-not-above-ledger`, `gate-as-ledger`,
-	// `gate-tickets-add-up`: the gate agrees.
+	// what open holds hold. `customers-have-what-they-took`: what counts towards a customer's limit is what deductions for him have.
+	// `one-effect-per-key`: each idempotency key names its effect. `gate-not-above-ledger`, `gate-as-ledger`, `gate-tickets-add-up`: the gate agrees.
 	Rule   Rule      `json:"rule"`
 	SeenAt time.Time `json:"seen_at"`
 
@@ -981,7 +1005,10 @@ type ItemSettings struct {
 
 // LastRound The last whole round. Left out before the first.
 type LastRound struct {
-	BeganAt   time.Time `json:"began_at"`
+	BeganAt time.Time `json:"began_at"`
+
+	// Customers Counters of what a customer has of an item.
+	Customers int64     `json:"customers"`
 	EndedAt   time.Time `json:"ended_at"`
 	Items     int64     `json:"items"`
 	Keys      int64     `json:"keys"`
@@ -1278,15 +1305,18 @@ type Return struct {
 
 // Round The round that is on its way, and what it has checked.
 type Round struct {
-	BeganAt   time.Time `json:"began_at"`
-	Items     int64     `json:"items"`
-	Keys      int64     `json:"keys"`
-	Movements int64     `json:"movements"`
+	BeganAt time.Time `json:"began_at"`
+
+	// Customers Counters of what a customer has of an item.
+	Customers int64 `json:"customers"`
+	Items     int64 `json:"items"`
+	Keys      int64 `json:"keys"`
+	Movements int64 `json:"movements"`
 }
 
 // Rule `figures-in-range`: 0 ≤ held ≤ on hand. `movements-add-up`, `versions-contiguous`: an item is the sum of its movements, without gaps. `held-is-open-holds`: held is
-// what open holds hold. `one-effect-per-key`: each idempotency key names its effect. `gate-not-above-ledger`, `gate-as-ledger`,
-// `gate-tickets-add-up`: the gate agrees.
+// what open holds hold. `customers-have-what-they-took`: what counts towards a customer's limit is what deductions for him have.
+// `one-effect-per-key`: each idempotency key names its effect. `gate-not-above-ledger`, `gate-as-ledger`, `gate-tickets-add-up`: the gate agrees.
 type Rule string
 
 // RuleVerdict defines model for RuleVerdict.
@@ -1300,8 +1330,8 @@ type RuleVerdict struct {
 	Repaired int64 `json:"repaired"`
 
 	// Rule `figures-in-range`: 0 ≤ held ≤ on hand. `movements-add-up`, `versions-contiguous`: an item is the sum of its movements, without gaps. `held-is-open-holds`: held is
-	// what open holds hold. `one-effect-per-key`: each idempotency key names its effect. `gate-not-above-ledger`, `gate-as-ledger`,
-	// `gate-tickets-add-up`: the gate agrees.
+	// what open holds hold. `customers-have-what-they-took`: what counts towards a customer's limit is what deductions for him have.
+	// `one-effect-per-key`: each idempotency key names its effect. `gate-not-above-ledger`, `gate-as-ledger`, `gate-tickets-add-up`: the gate agrees.
 	Rule Rule `json:"rule"`
 }
 

@@ -14,23 +14,28 @@ import (
 
 const advanceRound = `-- name: AdvanceRound :execrows
 UPDATE reconciliation r
-SET item_id = $1, items_done = $2, client = $3, key = $4,
-    items = r.items + $5::bigint, movements = r.movements + $6::bigint, keys = r.keys + $7::bigint
-WHERE (r.item_id, r.items_done, r.client, r.key) = ($8::bigint, $9::boolean, $10::text, $11::text)
+SET item_id = $1, items_done = $2, customers_done = $3, client = $4, key = $5,
+    items = r.items + $6::bigint, movements = r.movements + $7::bigint, customers = r.customers + $8::bigint,
+    keys = r.keys + $9::bigint
+WHERE (r.item_id, r.items_done, r.customers_done, r.client, r.key)
+    = ($10::bigint, $11::boolean, $12::boolean, $13::text, $14::text)
 `
 
 type AdvanceRoundParams struct {
-	ItemID        int64
-	ItemsDone     bool
-	Client        string
-	Key           string
-	Items         int64
-	Movements     int64
-	Keys          int64
-	FromItemID    int64
-	FromItemsDone bool
-	FromClient    string
-	FromKey       string
+	ItemID            int64
+	ItemsDone         bool
+	CustomersDone     bool
+	Client            string
+	Key               string
+	Items             int64
+	Movements         int64
+	Customers         int64
+	Keys              int64
+	FromItemID        int64
+	FromItemsDone     bool
+	FromCustomersDone bool
+	FromClient        string
+	FromKey           string
 }
 
 // Moves the walk on, if it is still where the step found it.
@@ -38,13 +43,16 @@ func (q *Queries) AdvanceRound(ctx context.Context, arg AdvanceRoundParams) (int
 	result, err := q.db.Exec(ctx, advanceRound,
 		arg.ItemID,
 		arg.ItemsDone,
+		arg.CustomersDone,
 		arg.Client,
 		arg.Key,
 		arg.Items,
 		arg.Movements,
+		arg.Customers,
 		arg.Keys,
 		arg.FromItemID,
 		arg.FromItemsDone,
+		arg.FromCustomersDone,
 		arg.FromClient,
 		arg.FromKey,
 	)
@@ -52,6 +60,76 @@ func (q *Queries) AdvanceRound(ctx context.Context, arg AdvanceRoundParams) (int
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const checkCustomers = `-- name: CheckCustomers :many
+SELECT u.item_id, COALESCE(i.sku, '')::text AS sku, COALESCE(i.location, '')::text AS location, u.client, u.customer, u.units,
+    COALESCE((
+        SELECT sum(l.held + l.committed - l.returned)
+        FROM deductions d
+        JOIN deduction_lines l ON l.deduction_id = d.id AND l.item_id = u.item_id
+        WHERE d.client = u.client AND d.customer = u.customer
+    ), 0)::bigint AS taken
+FROM (
+    SELECT p.item_id, p.client, p.customer, p.units
+    FROM customer_units p
+    WHERE (p.item_id, p.client, p.customer) > ($1::bigint, $2::text, $3::text)
+    ORDER BY p.item_id, p.client, p.customer
+    LIMIT $4
+) AS u
+LEFT JOIN items i ON i.id = u.item_id
+ORDER BY u.item_id, u.client, u.customer
+`
+
+type CheckCustomersParams struct {
+	AfterItemID   int64
+	AfterClient   string
+	AfterCustomer string
+	RowLimit      int32
+}
+
+type CheckCustomersRow struct {
+	ItemID   int64
+	Sku      string
+	Location string
+	Client   string
+	Customer string
+	Units    int64
+	Taken    int64
+}
+
+// One page of what customers have by their counters, beside what they have by their deductions. One statement, so one snapshot.
+func (q *Queries) CheckCustomers(ctx context.Context, arg CheckCustomersParams) ([]CheckCustomersRow, error) {
+	rows, err := q.db.Query(ctx, checkCustomers,
+		arg.AfterItemID,
+		arg.AfterClient,
+		arg.AfterCustomer,
+		arg.RowLimit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CheckCustomersRow
+	for rows.Next() {
+		var i CheckCustomersRow
+		if err := rows.Scan(
+			&i.ItemID,
+			&i.Sku,
+			&i.Location,
+			&i.Client,
+			&i.Customer,
+			&i.Units,
+			&i.Taken,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const checkItems = `-- name: CheckItems :many
@@ -82,7 +160,9 @@ CROSS JOIN LATERAL (
         (array_agg(s.held ORDER BY s.version DESC))[1] AS held
     FROM (
         SELECT a.version, a.on_hand, a.held,
-            a.kind = 'checkpoint' OR a.version = lag(a.version, 1, c.version) OVER by_version + 1 AS next,
+            CASE WHEN a.kind = 'checkpoint' THEN NOT EXISTS (SELECT FROM movements e WHERE e.item_id = i.id AND e.version < a.version)
+                ELSE a.version = lag(a.version, 1, c.version) OVER by_version + 1
+            END AS next,
             CASE WHEN a.kind = 'checkpoint' THEN a.on_hand = a.delta_on_hand AND a.held = a.delta_held
                 ELSE a.on_hand = lag(a.on_hand, 1, c.on_hand) OVER by_version + a.delta_on_hand
                     AND a.held = lag(a.held, 1, c.held) OVER by_version + a.delta_held
@@ -127,7 +207,7 @@ type CheckItemsRow struct {
 // The row of each item beside what it must agree with: what its open holds hold, and its movements after a version
 // at which they came to known figures, at most so many of them. gap_at is the first that does not follow the version
 // before it, broken_at the first whose figures are not those before it and its change; 0 for none. The to_ figures are those
-// of the last movement read. A checkpoint stands for all movements before it. One statement, so one snapshot.
+// of the last movement read. A checkpoint stands for all movements before it, so there are none. One statement, so one snapshot.
 func (q *Queries) CheckItems(ctx context.Context, arg CheckItemsParams) ([]CheckItemsRow, error) {
 	rows, err := q.db.Query(ctx, checkItems,
 		arg.ItemIds,
@@ -270,28 +350,25 @@ func (q *Queries) CountFindings(ctx context.Context) ([]CountFindingsRow, error)
 
 const endRound = `-- name: EndRound :execrows
 UPDATE reconciliation r
-SET item_id = 0, items_done = false, client = '', key = '', began_at = now(), items = 0, movements = 0, keys = 0,
-    last_began_at = r.began_at, last_ended_at = now(),
-    last_items = r.items, last_movements = r.movements + $1::bigint, last_keys = r.keys + $2::bigint
-WHERE (r.item_id, r.items_done, r.client, r.key) = ($3::bigint, $4::boolean, $5::text, $6::text)
+SET item_id = 0, items_done = false, customers_done = false, client = '', key = '',
+    began_at = now(), items = 0, movements = 0, customers = 0, keys = 0,
+    last_began_at = r.began_at, last_ended_at = now(), last_items = r.items, last_movements = r.movements + $1::bigint,
+    last_customers = r.customers, last_keys = r.keys + $2::bigint
+WHERE r.customers_done AND (r.client, r.key) = ($3::text, $4::text)
 `
 
 type EndRoundParams struct {
-	Movements     int64
-	Keys          int64
-	FromItemID    int64
-	FromItemsDone bool
-	FromClient    string
-	FromKey       string
+	Movements  int64
+	Keys       int64
+	FromClient string
+	FromKey    string
 }
 
-// Ends the round and begins the next, if the walk is still where the step found it.
+// Ends the round and begins the next, if the walk is still where the step found it, among the keys.
 func (q *Queries) EndRound(ctx context.Context, arg EndRoundParams) (int64, error) {
 	result, err := q.db.Exec(ctx, endRound,
 		arg.Movements,
 		arg.Keys,
-		arg.FromItemID,
-		arg.FromItemsDone,
 		arg.FromClient,
 		arg.FromKey,
 	)
@@ -508,6 +585,58 @@ func (q *Queries) FindLinesNotOfState(ctx context.Context, rowLimit int32) ([]Fi
 	return items, nil
 }
 
+const findUncounted = `-- name: FindUncounted :many
+SELECT d.id, d.client, d.customer::text AS customer, l.item_id, i.sku, i.location, l.line_no,
+    (l.held + l.committed - l.returned)::bigint AS units
+FROM deductions d
+JOIN deduction_lines l ON l.deduction_id = d.id AND l.held + l.committed > l.returned
+JOIN items i ON i.id = l.item_id
+WHERE d.id = ANY($1::uuid[]) AND d.customer IS NOT NULL
+    AND NOT EXISTS (SELECT FROM customer_units u WHERE u.item_id = l.item_id AND u.client = d.client AND u.customer = d.customer)
+ORDER BY d.id, l.line_no
+`
+
+type FindUncountedRow struct {
+	ID       uuid.UUID
+	Client   string
+	Customer string
+	ItemID   int64
+	Sku      string
+	Location string
+	LineNo   int32
+	Units    int64
+}
+
+// Of some deductions, the lines of which a customer has something without a counter.
+func (q *Queries) FindUncounted(ctx context.Context, ids []uuid.UUID) ([]FindUncountedRow, error) {
+	rows, err := q.db.Query(ctx, findUncounted, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FindUncountedRow
+	for rows.Next() {
+		var i FindUncountedRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Client,
+			&i.Customer,
+			&i.ItemID,
+			&i.Sku,
+			&i.Location,
+			&i.LineNo,
+			&i.Units,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const forgetFindings = `-- name: ForgetFindings :execrows
 DELETE FROM findings f
 USING reconciliation r
@@ -574,6 +703,54 @@ func (q *Queries) LastMovements(ctx context.Context, arg LastMovementsParams) ([
 			&i.Actor,
 			&i.Reason,
 			&i.Reference,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listCustomers = `-- name: ListCustomers :many
+SELECT u.client, u.customer, u.units, count(*) OVER ()::bigint AS customers, sum(u.units) OVER ()::bigint AS all_units
+FROM customer_units u
+WHERE u.item_id = $1 AND u.units > 0
+ORDER BY u.units DESC, u.client, u.customer
+LIMIT $2
+`
+
+type ListCustomersParams struct {
+	ItemID   int64
+	RowLimit int32
+}
+
+type ListCustomersRow struct {
+	Client    string
+	Customer  string
+	Units     int64
+	Customers int64
+	AllUnits  int64
+}
+
+// Who has most of an item, and of how many customers how many units in all. It reads every counter of the item.
+func (q *Queries) ListCustomers(ctx context.Context, arg ListCustomersParams) ([]ListCustomersRow, error) {
+	rows, err := q.db.Query(ctx, listCustomers, arg.ItemID, arg.RowLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListCustomersRow
+	for rows.Next() {
+		var i ListCustomersRow
+		if err := rows.Scan(
+			&i.Client,
+			&i.Customer,
+			&i.Units,
+			&i.Customers,
+			&i.AllUnits,
 		); err != nil {
 			return nil, err
 		}
@@ -759,16 +936,15 @@ func (q *Queries) ReadChecked(ctx context.Context, itemIds []int64) ([]CheckedIt
 const readMovements = `-- name: ReadMovements :many
 SELECT m.version, m.delta_on_hand, m.delta_held, m.on_hand, m.held, m.at, m.deduction_id, m.kind
 FROM movements m
-WHERE m.item_id = $1 AND m.version BETWEEN $2::bigint AND $3::bigint
-ORDER BY m.version
-LIMIT $4
+WHERE m.item_id = $1 AND m.version <= $2
+ORDER BY m.version DESC
+LIMIT $3
 `
 
 type ReadMovementsParams struct {
-	ItemID      int64
-	FromVersion int64
-	ToVersion   int64
-	RowLimit    int32
+	ItemID   int64
+	Version  int64
+	RowLimit int32
 }
 
 type ReadMovementsRow struct {
@@ -782,14 +958,9 @@ type ReadMovementsRow struct {
 	Kind        string
 }
 
-// An item's movements from one version to another.
+// An item's movements up to a version, the newest first.
 func (q *Queries) ReadMovements(ctx context.Context, arg ReadMovementsParams) ([]ReadMovementsRow, error) {
-	rows, err := q.db.Query(ctx, readMovements,
-		arg.ItemID,
-		arg.FromVersion,
-		arg.ToVersion,
-		arg.RowLimit,
-	)
+	rows, err := q.db.Query(ctx, readMovements, arg.ItemID, arg.Version, arg.RowLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -818,24 +989,27 @@ func (q *Queries) ReadMovements(ctx context.Context, arg ReadMovementsParams) ([
 }
 
 const readRound = `-- name: ReadRound :one
-SELECT r.item_id, r.items_done, r.client, r.key, r.began_at, r.items, r.movements, r.keys,
-    r.last_began_at, r.last_ended_at, r.last_items, r.last_movements, r.last_keys
+SELECT r.item_id, r.items_done, r.customers_done, r.client, r.key, r.began_at, r.items, r.movements, r.customers, r.keys,
+    r.last_began_at, r.last_ended_at, r.last_items, r.last_movements, r.last_customers, r.last_keys
 FROM reconciliation r
 `
 
 type ReadRoundRow struct {
 	ItemID        int64
 	ItemsDone     bool
+	CustomersDone bool
 	Client        string
 	Key           string
 	BeganAt       time.Time
 	Items         int64
 	Movements     int64
+	Customers     int64
 	Keys          int64
 	LastBeganAt   *time.Time
 	LastEndedAt   *time.Time
 	LastItems     int64
 	LastMovements int64
+	LastCustomers int64
 	LastKeys      int64
 }
 
@@ -846,16 +1020,19 @@ func (q *Queries) ReadRound(ctx context.Context) (ReadRoundRow, error) {
 	err := row.Scan(
 		&i.ItemID,
 		&i.ItemsDone,
+		&i.CustomersDone,
 		&i.Client,
 		&i.Key,
 		&i.BeganAt,
 		&i.Items,
 		&i.Movements,
+		&i.Customers,
 		&i.Keys,
 		&i.LastBeganAt,
 		&i.LastEndedAt,
 		&i.LastItems,
 		&i.LastMovements,
+		&i.LastCustomers,
 		&i.LastKeys,
 	)
 	return i, err
