@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,6 +23,8 @@ import (
 //	of its members or a time the server made   stock: TestFingerprintsTellInputsApart, TestFingerprintsLeaveOutWhatIsNoInput
 //	refunds in parallel exceed what was sold   ledger: TestReturnsNeverExceed, for forty at once from two processes
 //	a stampede sells more than there is        cmd/holdfast: TestStampede and those after it
+//	a customer passes his limit in parallel    TestCustomerStampedeEndsAtTheGate; ledger: TestCustomerLimitAcrossProcesses
+//	old movements are removed under retries    ledger: TestRetentionDuringAReplayStorm
 func TestReports(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sandbox.RedisAddr(t))
@@ -42,6 +45,9 @@ func TestReports(t *testing.T) {
 		{"a refusal is recorded as being in progress", refusalLeavesNothing},
 		{"an order that fails on its third line keeps the first two", thirdLine},
 		{"an order that is short of one item holds up another", shortElsewhere},
+		{"an order over several locations is taken in part", severalPlaces},
+		{"a SKU that is created again inherits what was held of it", createdAgain},
+		{"a customer has more than his limit by several orders at once", customersOrders},
 	} {
 		t.Run(report.name, func(t *testing.T) {
 			t.Parallel()
@@ -298,4 +304,81 @@ func shortElsewhere(t *testing.T, w *world, s *inventory.Service, report string)
 		}
 	}
 	w.onHand(t, a, 0)
+}
+
+func severalPlaces(t *testing.T, w *world, s *inventory.Service, report string) {
+	a, b := sku(report, "A"), sku(report, "B")
+	east, west := stock.Item{SKU: stock.SKU(a), Location: "east"}, stock.Item{SKU: stock.SKU(a), Location: "west"}
+	w.stockUpAt(t, east, 3)
+	w.stockUpAt(t, west, 2)
+	w.stockUp(t, b, 1)
+	r := order(report, a, a, b, a)
+	r.Lines[0].Item, r.Lines[0].Quantity = east, 2
+	r.Lines[1].Item, r.Lines[1].Quantity = west, 2
+	r.Lines[3].Item, r.Lines[3].Quantity = stock.Item{SKU: stock.SKU(a)}, 2 // one is left, in the east
+	r.Lines[3].Sourcing = &stock.Sourcing{Locations: []stock.Location{"west", "east"}, Split: true}
+	var short *stock.ShortError
+	if _, err := s.Deduct(t.Context(), r); !errors.As(err, &short) || !slices.ContainsFunc(short.Lines, func(l stock.ShortLine) bool { return l.Line == 3 }) {
+		t.Errorf("got %v", err)
+	}
+	for _, item := range []stock.Item{east, west, at(b)} {
+		if left := w.ticketsOn(t, item); len(left) != 0 {
+			t.Errorf("%s has tickets %v", item, left)
+		}
+		if got, err := s.Item(t.Context(), item); err != nil || got.Version != 1 {
+			t.Errorf("%s was touched: %+v, %v", item, got, err)
+		}
+	}
+	r.Lines[3].Quantity = 1
+	out := deduct(t, s, r)
+	for i, want := range []stock.Item{east, west, at(b), east} {
+		if got := out.Deduction.Lines[i]; got.Item != want || got.Committed != r.Lines[i].Quantity {
+			t.Errorf("line %d: %+v, want %s", i, got, want)
+		}
+	}
+}
+
+// createdAgain: no item is ever deleted, so that its versions never begin again and every hold keeps its item. Whoever creates one that is there
+// is told so, or changes its settings and nothing else.
+func createdAgain(t *testing.T, w *world, s *inventory.Service, report string) {
+	a := sku(report, "A")
+	w.stockUp(t, a, 5)
+	held := deduct(t, s, holdOf(report, 3, a))
+	create := &stock.ConfigureRequest{Client: "shop", Item: at(a), Label: "new", SafetyStock: 1, MustBeNew: true}
+	var exists *stock.PreconditionError
+	if _, err := s.Configure(t.Context(), create); !errors.As(err, &exists) || exists.Levels.Held != 3 || exists.Levels.Version != 2 {
+		t.Errorf("created as new: %v", err)
+	}
+	create.MustBeNew = false
+	done, err := s.Configure(t.Context(), create)
+	if err != nil || done.Created || done.Stock.OnHand != 5 || done.Stock.Held != 3 || done.Stock.Version != 3 || done.Stock.Available() != 1 {
+		t.Errorf("created: %+v, %v", done, err)
+	}
+	if _, err := s.Commit(t.Context(), &stock.CommitRequest{Keyed: keyed(""), ID: held.Deduction.ID}); err != nil {
+		t.Errorf("the old hold: %v", err)
+	}
+	w.onHand(t, a, 2)
+}
+
+func customersOrders(t *testing.T, w *world, s *inventory.Service, report string) {
+	a, b := sku(report, "A"), sku(report, "B")
+	w.stockUp(t, a, 100)
+	w.stockUp(t, b, 100)
+	limited := func(name string, skus ...string) *stock.DeductRequest {
+		r := order(report+name, skus...)
+		r.Customer, r.CustomerLimit = report, 4
+		return r
+	}
+	deduct(t, s, limited("first", a))
+	got := parallel(t, 30, stock.ErrCustomerLimit, func(i int) error {
+		return second(s.Deduct(t.Context(), limited(fmt.Sprint(i), a, b)))
+	})
+	if got != 3 {
+		t.Errorf("he got %d more", got)
+	}
+	if _, err := s.Deduct(t.Context(), limited("last", b)); err != nil {
+		t.Errorf("of the other item he has %d of 4: %v", got, err)
+	}
+	w.onHand(t, a, 96)
+	w.onHand(t, b, 96)
 }
