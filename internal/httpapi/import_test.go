@@ -4,19 +4,24 @@ import (
 	"bufio"
 	"context"
 	"encoding/csv"
+	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-stock/holdfast/internal/httpapi/internal/openapi"
+	"github.com/holdfast-stock/holdfast/internal/ledger"
+	"github.com/holdfast-stock/holdfast/internal/sandbox"
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
 
@@ -175,7 +180,7 @@ func TestImportRefusesWhatItCannotRead(t *testing.T) {
 }
 
 // slowly is a connection to the world that sends what it is told and reads when it is told.
-func (w *world) slowly(t *testing.T, head string) net.Conn {
+func (w *world) slowly(t *testing.T) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", w.server.Listener.Addr().String())
 	if err != nil {
@@ -185,6 +190,13 @@ func (w *world) slowly(t *testing.T, head string) net.Conn {
 	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
+	return conn
+}
+
+// importSlowly is slowly with an import that has begun.
+func (w *world) importSlowly(t *testing.T, head string) net.Conn {
+	t.Helper()
+	conn := w.slowly(t)
 	if _, err := fmt.Fprintf(conn, "POST /v1/stock/import?create=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n\r\n", shop, head); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +209,7 @@ func TestImportThatIsCutOffLeavesWholeRows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const rows = "sku,delta\nA,100\nB,100\nC,1"
-	conn := w.slowly(t, "Content-Type: text/csv\r\nIdempotency-Key: k\r\nContent-Length: 1000")
+	conn := w.importSlowly(t, "Content-Type: text/csv\r\nIdempotency-Key: k\r\nContent-Length: 1000")
 	if _, err := io.WriteString(conn, rows); err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +246,7 @@ func TestImportTakesNoMoreThanIsRead(t *testing.T) {
 	w.stockUp(t, "A", 1)
 	const row = `{"sku":"A","colour":"red"}` + "\n" // is refused, with a long answer
 	const size = 100 << 20
-	conn := w.slowly(t, fmt.Sprintf("Content-Type: application/x-ndjson\r\nIdempotency-Key: k\r\nContent-Length: %d", size))
+	conn := w.importSlowly(t, fmt.Sprintf("Content-Type: application/x-ndjson\r\nIdempotency-Key: k\r\nContent-Length: %d", size))
 	chunk := []byte(strings.Repeat(row, 1000))
 	sent, stuck := 0, time.Time{}
 	var heap runtime.MemStats
@@ -264,17 +276,72 @@ func TestImportTakesNoMoreThanIsRead(t *testing.T) {
 	_ = at.Body.Close() // the connection goes with the test
 }
 
-// Many rows come in one stream, faster than orders could, and go out in another.
+// live is how much of the heap is in use, without what nobody refers to any more.
+func live() uint64 {
+	runtime.GC()
+	var heap runtime.MemStats
+	runtime.ReadMemStats(&heap)
+	return heap.HeapAlloc
+}
+
+// TestExportMakesNoMoreThanIsRead: a hundred thousand rows go to a client that reads little by little, and at no time is more of them in memory than a
+// few pages. It runs alone, because it looks at the heap.
+func TestExportMakesNoMoreThanIsRead(t *testing.T) { //nolint:paralleltest // see above
+	const rows, bound = 100_000, 8 << 20
+	url := sandbox.Database(t)
+	w := newWorldOn(t, ledger.Config{URL: url})
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	const items = `INSERT INTO items (sku, location, label) SELECT format('item %s', n), 'default', repeat('x', 100) FROM generate_series(1, $1::integer) n`
+	if _, err := conn.Exec(t.Context(), items, rows); err != nil {
+		t.Fatal(err)
+	}
+	wire := w.slowly(t)
+	if _, err := fmt.Fprintf(wire, "GET /v1/stock/export HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", reader); err != nil {
+		t.Fatal(err)
+	}
+	before := live()
+	resp, err := http.ReadResponse(bufio.NewReader(wire), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	got, most := 0, uint64(0)
+	for ; lines.Scan(); got++ {
+		if got%5_000 == 0 { // meanwhile the service makes as much as it is let
+			most = max(most, live())
+		}
+	}
+	if lines.Err() != nil || got != rows {
+		t.Errorf("%d rows, %v", got, lines.Err())
+	}
+	if most > before+bound {
+		t.Errorf("%d KiB of heap, %d before", most>>10, before>>10)
+	}
+	t.Logf("at most %d KiB of heap more than before", (int64(most)-int64(before))>>10)
+}
+
+var manyRows = flag.Int("rows", 10_000, "how many rows are imported and exported in one stream")
+
+// Many rows come in one stream, faster than orders could, and go out in another; however many there are, memory stays what it was.
 func TestImportAndExportOfManyRows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	const rows = 20_000
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	rows := *manyRows
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	pipe, sink := io.Pipe()
+	var most atomic.Uint64
 	go func() {
 		out := bufio.NewWriter(sink)
 		for n := range rows {
+			if n%5_000 == 4_999 {
+				most.Store(max(most.Load(), live()))
+			}
 			fmt.Fprintf(out, `{"sku":"item %06d","on_hand":%d,"label":"no. %d"}`+"\n", n, n%100+1, n)
 		}
 		_ = sink.CloseWithError(out.Flush())
@@ -300,13 +367,18 @@ func TestImportAndExportOfManyRows(t *testing.T) {
 	if end.Summary.Applied != rows || end.Summary.Created != rows {
 		t.Errorf("%s", body)
 	}
-	t.Logf("%.0f rows/s", rows/time.Since(began).Seconds())
+	t.Logf("%.0f rows/s, at most %d MiB of heap", float64(rows)/time.Since(began).Seconds(), most.Load()>>20)
+	if most.Load() > 300<<20 {
+		t.Errorf("%d MiB of heap", most.Load()>>20)
+	}
 	a := w.call(t, reader, "GET", "/v1/stock/export", "", "Accept", "text/csv").want(t, 200)
 	records, err := csv.NewReader(strings.NewReader(string(a.body))).ReadAll()
 	if err != nil || len(records) != rows+1 {
 		t.Fatalf("%d records, %v", len(records), err)
 	}
-	same(t, "the last one", records[rows], []string{"item 019999", "default", "100", "0", "0", "100", "1", "", "no. 19999"})
+	last := rows - 1
+	units := fmt.Sprint(last%100 + 1)
+	same(t, "the last one", records[rows], []string{fmt.Sprintf("item %06d", last), "default", units, "0", "0", units, "1", "", fmt.Sprint("no. ", last)})
 }
 
 func TestExportIsWhatTheTokenMaySee(t *testing.T) {
