@@ -29,8 +29,8 @@ import { summary } from './lib/summary.js';
 /** @typedef {import('./lib/client.js').Response} Response */
 
 const ITEMS = number('ITEMS', { full: 50, short: 5 });
-const STOCK = number('STOCK', { full: 400, short: 60 });
-const RATE = number('RATE', { full: 200, short: 80 });
+const STOCK = number('STOCK', { full: 250, short: 60 });
+const RATE = number('RATE', { full: 120, short: 80 });
 const DURATION = number('DURATION', { full: 60, short: 2 });
 
 /** Longer than any run. */

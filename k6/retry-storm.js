@@ -29,8 +29,8 @@ import { summary } from './lib/summary.js';
 /** @typedef {import('./lib/client.js').Response} Response */
 
 const ITEMS = number('ITEMS', { full: 20, short: 4 });
-const STOCK = number('STOCK', { full: 1000, short: 30 });
-const RATE = number('RATE', { full: 400, short: 80 });
+const STOCK = number('STOCK', { full: 400, short: 30 });
+const RATE = number('RATE', { full: 150, short: 80 });
 const DURATION = number('DURATION', { full: 60, short: 2 });
 
 // Clients that hang up have no answer, which is not the service's failure.

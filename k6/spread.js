@@ -21,7 +21,7 @@ import { stockUp } from './lib/stock.js';
 import { summary } from './lib/summary.js';
 
 const ITEMS = number('ITEMS', { full: 10_000, short: 100 });
-const RATE = number('RATE', { full: 1000, short: 150 });
+const RATE = number('RATE', { full: 500, short: 150 });
 const DURATION = number('DURATION', { full: 60, short: 2 });
 const ENOUGH = 1_000_000;
 
