@@ -95,7 +95,7 @@ func (c *reconcileCommand) print(s streams, v *inventory.Verdict) error {
 		}
 		fmt.Fprintf(s.out, "%s: %s%s\n    %s\n", f.Rule, f.Subject, repaired, strings.Join(f.Evidence, "\n    "))
 	}
-	_, err := fmt.Fprintf(s.out, "%d items, %d movements, what customers have in %d cases and %d keys checked: %d findings\n",
+	_, err := fmt.Fprintf(s.out, "%d items, %d movements, %d counts of customers and %d keys checked: %d findings\n",
 		v.Checked.Items, v.Checked.Movements, v.Checked.Customers, v.Checked.Keys, len(findings))
 	return err
 }

@@ -44,7 +44,7 @@ func TestReconcileAndExplainCommands(t *testing.T) {
 	if _, stderr, code = i.holdfast(t.Context(), "explain", "cup"); code != exitNo || !strings.Contains(stderr, "Not found") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
-	if stdout, code = s.reconcile(t); code != exitFine || !strings.Contains(stdout, "1 items, 1 movements and 1 keys checked: 0 findings") {
+	if stdout, code = s.reconcile(t); code != exitFine || !strings.Contains(stdout, "1 items, 1 movements, 0 counts of customers and 1 keys checked: 0 findings") {
 		t.Errorf("exit code %d: %s", code, stdout)
 	}
 	if err := i.stop(); err != nil { // it would log what comes now
