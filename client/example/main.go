@@ -58,16 +58,20 @@ func open(path string) (*journal, map[string]order, error) {
 	return &journal{file: file}, pending, nil
 }
 
-// sell takes stock for one order. An error means that it has no result yet; it is in the journal.
+// sell takes stock for one order. An error means that it has no result yet; it is in the journal. Before an order is called short its key is given
+// up: an attempt whose answer was lost may still be on its way, and must not take anything later.
 func sell(ctx context.Context, stock *client.Client, j *journal, o order) error {
-	_, err := stock.Deduct(ctx, client.OrderKey(o.id, ""), &client.NewDeduction{
+	key, result := client.OrderKey(o.id, ""), "sold "
+	_, err := stock.Deduct(ctx, key, &client.NewDeduction{
 		OrderId: o.id, Lines: []client.NewLine{{Sku: o.sku, Quantity: o.quantity}},
 	})
-	result := "sold "
-	switch {
-	case errors.Is(err, client.ErrInsufficientStock):
-		result = "short "
-	case err != nil:
+	if errors.Is(err, client.ErrInsufficientStock) || errors.Is(err, client.ErrKeyVoided) {
+		var done *client.Operation
+		if done, err = stock.Void(ctx, key); err == nil && done.Kind == "void" {
+			result = "short "
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("order %s: %w", o.id, err)
 	}
 	fmt.Println(result + o.id)
