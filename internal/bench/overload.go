@@ -118,16 +118,16 @@ func (r *rush) run(ctx context.Context, target Target) error {
 		return err
 	}
 	defer few.Close()
-	many, err := Dial(ctx, target, 3*r.cfg.AtOnce)
-	if err != nil {
-		return err
-	}
-	defer many.Close()
 	r.load(ctx, few, Pace{For: r.cfg.Measure / 5}) // warm
 	normal := r.load(ctx, few, Pace{For: r.cfg.Measure})
 	capacity := float64(normal.Taken) / normal.Took.Seconds()
 	fmt.Fprintf(r.cfg.Progress, "capacity %.0f deductions/s, p99 %v\n", capacity, normal.Latency.Percentile(99))
 
+	many, err := Dial(ctx, target, 3*r.cfg.AtOnce) // now: the service does not wait long for the first request of a connection
+	if err != nil {
+		return err
+	}
+	defer many.Close()
 	pace := Pace{For: r.cfg.For, Rate: r.cfg.Factor * capacity}
 	over := r.load(ctx, many, pace)
 	f := r.found

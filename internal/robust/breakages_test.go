@@ -127,9 +127,11 @@ func ofPostgres() []breakage {
 			return nil
 		}},
 		{name: "a session of Postgres is killed", part: inPostgres, strike: func(c *chaos) func() {
-			for _, pid := range c.sessions()[:1] {
-				c.must(syscall.Kill(pid, syscall.SIGKILL)) // Postgres ends all others and recovers
-			}
+			pids := c.sessions()
+			c.must(syscall.Kill(pids[0], syscall.SIGKILL))
+			c.await("Postgres ends all others, to recover", func() bool {
+				return !slices.ContainsFunc(pids, func(pid int) bool { return syscall.Kill(pid, 0) == nil })
+			})
 			return func() { c.await("Postgres is back", c.answers) }
 		}},
 		{name: "others have taken all sessions of Postgres", part: inPostgres, lasts: 1500 * time.Millisecond, strike: takeAllSessions},
