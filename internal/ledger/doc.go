@@ -60,6 +60,8 @@
 //     what was sent.
 //   - The ledger stays out of reach until the batch's time is over: [stock.ErrUnknownOutcome] if a statement was
 //     sent and never answered, else [stock.ErrLedgerUnavailable]. Never a guess.
+//   - A batch's time is over while its statement is at work: the session is left to itself, not cancelled. A cancel would
+//     end the wait of a commit for its standby and show it to everybody, though a failover could still lose it.
 //   - The server warns that it committed without waiting for its standby: unknown, and not sent again by us,
 //     because finding it would call it done.
 //   - The statement breaks a constraint, which is a defect of ours: the batch's requests are sent one by one, so
