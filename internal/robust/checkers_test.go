@@ -210,6 +210,22 @@ func TestAnUnansweredOperationMayHaveHappenedOrNot(t *testing.T) {
 	}
 }
 
+// TestALateSendingMayComeAfterARefusal: nothing was done by then, and an earlier sending arrived later. Who reads in between sees nothing of it.
+func TestALateSendingMayComeAfterARefusal(t *testing.T) {
+	t.Parallel()
+	h := soundHistory()
+	late := &h.Ops[1]
+	late.Outcome, late.Deduction, late.Levels, late.Doubtful = robust.Refused, "", nil, true
+	late.Call, late.Return = 12*ms, 16*ms
+	h.Ops = append(h.Ops, robust.Op{
+		Client: "shop", Kind: robust.Read, Outcome: robust.Done, Call: 17 * ms, Return: 18 * ms,
+		Levels: []robust.Level{{SKU: "A", OnHand: 5, Version: 1}},
+	})
+	if order, linear := check(h); order != nil || linear != nil {
+		t.Errorf("found %v, %v", order, linear)
+	}
+}
+
 // TestCheckersTakeLongHistories: a busy item has tens of thousands of operations.
 func TestCheckersTakeLongHistories(t *testing.T) {
 	t.Parallel()

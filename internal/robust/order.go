@@ -203,7 +203,7 @@ func (c *checker) checkOp(op *Op, spans map[string][]span) {
 		c.checkAmounts(op, moves)
 	}
 	back := op.Return
-	if op.Outcome == Unknown {
+	if op.Outcome != Done { // an earlier sending may have had its effect later than the last answer
 		back = never
 	}
 	made := map[string][2]int64{}
