@@ -48,18 +48,24 @@ func TestRestartIsAsPromised(t *testing.T) {
 		lease := mustAcquire(t, p, key, lock.NoRenew())
 		ends := time.Now().Add(ttl)
 		token := p.token(lease)
+		time.Sleep(ttl / 2) //nolint:forbidigo // a lease that begins anew is told from one that goes on when it is not new
+		cut := time.Now()
 		broken.cut()
 		w.restart(t)
 		restarted := time.Now()
 
 		next := w.joinFor(t, ttl)
+		asked, prolongs := time.Now(), p.backend.Properties().Restart == lock.Prolongs
+		if h := find(t, next, key); h != nil && h.Remaining > 0 && (h.Remaining > ends.Sub(asked)) != prolongs {
+			t.Errorf("%q, but %s are left, and %s were", p.backend.Properties().Restart, h.Remaining, ends.Sub(asked))
+		}
 		again := mustAcquire(t, next, key)
 		freed := time.Now()
 		defer mustRelease(t, again)
 		earliest, latest := lease.Deadline(), later(ends, restarted).Add(slack)
 		switch p.backend.Properties().Restart {
 		case lock.Prolongs:
-			latest = restarted.Add(ttl + slack)
+			earliest, latest = cut.Add(ttl), restarted.Add(ttl+slack)
 		case lock.Forgets:
 			earliest = restarted
 			latest = restarted.Add(slack)
