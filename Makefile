@@ -168,8 +168,8 @@ fuzz: ## Feed every reader of foreign input with what nobody thought of, each fo
 	done
 
 .PHONY: sbom
-sbom: ## Write the bill of materials of the command, bin/holdfast.cdx.json (CycloneDX)
-	@mkdir -p bin && $(call tool,cyclonedx-gomod) cyclonedx-gomod app -json -licenses -packages=false -main cmd/holdfast -output bin/holdfast.cdx.json .
+sbom: build ## Write the bill of materials of what is in the command, bin/holdfast.cdx.json (CycloneDX)
+	@$(call tool,cyclonedx-gomod) cyclonedx-gomod bin -json -licenses -output bin/holdfast.cdx.json bin/holdfast
 
 # Advisory: what it finds may be new today and not come from the change at hand.
 .PHONY: vuln
