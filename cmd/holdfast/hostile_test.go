@@ -162,23 +162,19 @@ func chunked(id, headers string) string {
 	return fmt.Sprintf("%s%s\r\n%x\r\n%s\r\n0\r\n\r\n", head, headers, len(body), body)
 }
 
-// rawRequests: each is answered with these statuses and nothing more, and then the connection is closed or takes another request. Of the
-// orders, only those that were answered 201 are in the ledger.
-func (f *fortress) rawRequests(t *testing.T) {
+// rawRequest is answered with these statuses and nothing more; then the connection is closed, or takes another request.
+type rawRequest struct {
+	name, send string
+	want       []int
+	closed     bool
+}
+
+// lengths are orders whose body is as long as headers of several kinds say.
+func lengths() []rawRequest {
 	_, body := rawOrder("x-00")
 	length := fmt.Sprintf("Content-Length: %d\r\n", len(body))
-	many := strings.Builder{}
-	for i := range 900 {
-		fmt.Fprintf(&many, "X-Field-%d: x\r\n", i)
-	}
 	const te = "Transfer-Encoding: chunked\r\n"
-	before := f.item(t, "kettle").OnHand
-	sold := int64(0)
-	for _, test := range []struct {
-		name, send string
-		want       []int
-		closed     bool
-	}{
+	return []rawRequest{
 		{"a length", ordered("l-00", length), []int{201}, false},
 		{"the same length twice", ordered("l-01", length+length), []int{201}, false},
 		{"two lengths", ordered("l-02", length+"Content-Length: 1\r\n"), []int{400}, true},
@@ -200,7 +196,16 @@ func (f *fortress) rawRequests(t *testing.T) {
 		{"chunks by another name", chunked("c-06", "Transfer-Encoding: xchunked\r\n"), []int{501}, true},
 		{"chunks before their time", strings.Replace(chunked("c-07", te), "HTTP/1.1", "HTTP/1.0", 1), []int{400}, true},
 		{"a chunk without a size", ordered("c-08", te) + "\r\n", []int{400}, true},
+	}
+}
 
+// headersAndTargets are requests for a list of items that is none of our business, for other sites, and by what is not HTTP.
+func headersAndTargets() []rawRequest {
+	many := strings.Builder{}
+	for i := range 900 {
+		fmt.Fprintf(&many, "X-Field-%d: x\r\n", i)
+	}
+	return []rawRequest{
 		{"no host", listing + authLine + "\r\n", []int{400}, true},
 		{"two hosts", listing + hostLine + hostLine + authLine + "\r\n", []int{400}, true},
 		{"a host that is none", listing + "Host: a b\r\n" + authLine + "\r\n", []int{400}, true},
@@ -227,7 +232,13 @@ func (f *fortress) rawRequests(t *testing.T) {
 		{"HTTP/3", "GET /v1/stock HTTP/3.0\r\n" + hostLine + authLine + "\r\n", []int{505}, true},
 		{"no version", "GET /v1/stock\r\n\r\n", []int{400}, true},
 		{"TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", []int{400}, true},
-	} {
+	}
+}
+
+// rawRequests sends all of them. Of the orders, only those that were answered 201 are in the ledger.
+func (f *fortress) rawRequests(t *testing.T) {
+	before, sold := f.item(t, "kettle").OnHand, int64(0)
+	for _, test := range slices.Concat(lengths(), headersAndTargets()) {
 		conn, answers := f.dial(t)
 		if _, err := io.WriteString(conn, test.send); err != nil {
 			t.Errorf("%s: %v", test.name, err)

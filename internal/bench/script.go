@@ -66,9 +66,9 @@ func (c Cost) split() string {
 	if total == 0 {
 		return "not known here"
 	}
-	text := fmt.Sprintf("%.0f s:", total.Seconds())
+	var shares []string
 	for _, by := range c.consumers() {
-		text += fmt.Sprintf(" %.0f %%,", by.used.Seconds()/total.Seconds()*100)
+		shares = append(shares, fmt.Sprintf("%.0f %%", by.used.Seconds()/total.Seconds()*100))
 	}
-	return strings.TrimSuffix(text, ",")
+	return fmt.Sprintf("%.0f s: %s", total.Seconds(), strings.Join(shares, ", "))
 }

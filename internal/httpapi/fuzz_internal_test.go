@@ -2,7 +2,7 @@ package httpapi
 
 import (
 	"bufio"
-	stdjson "encoding/json"
+	stdjson "encoding/json" //nolint:depguard // what ours is compared with
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -39,7 +39,7 @@ var readers = []func(*body){
 type lenient struct {
 	OrderID      string         `json:"order_id"`
 	Part         string         `json:"part"`
-	HoldSeconds  time.Duration  `json:"hold_seconds"`
+	Hold         int64          `json:"hold_seconds"`
 	AllowPartial bool           `json:"allow_partial"`
 	Customer     string         `json:"customer"`
 	Limit        stock.Quantity `json:"customer_limit"`
@@ -58,7 +58,7 @@ type lenient struct {
 // deduction is what l asks for.
 func (l *lenient) deduction() newDeduction {
 	d := newDeduction{dryRun: l.DryRun}
-	d.OrderID, d.Part, d.Hold = l.OrderID, l.Part, l.HoldSeconds*time.Second
+	d.OrderID, d.Part, d.Hold = l.OrderID, l.Part, time.Duration(l.Hold)*time.Second
 	d.AllowPartial, d.Customer, d.CustomerLimit = l.AllowPartial, l.Customer, l.Limit
 	for _, line := range l.Lines {
 		wanted := stock.WantedLine{Item: stock.Item{SKU: line.SKU, Location: line.Location}, Quantity: line.Quantity, LineID: line.LineID}
