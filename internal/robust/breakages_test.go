@@ -266,7 +266,7 @@ func (c *chaos) restart(point defect.Point, signal string) *service {
 	s.await()
 	passage := 1 + c.random.IntN(20)
 	if point == defect.FiguresRead || point == defect.DueListed {
-		passage = 1 + c.random.IntN(3) // a process passes there once a second at most
+		passage = 1 // a process passes there once a second at most
 	}
 	s.open(fmt.Sprintf("HOLDFAST_FAILPOINT=%s %s %d", point, signal, passage))
 	return s
