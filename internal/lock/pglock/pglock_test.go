@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/pprof"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -269,6 +271,23 @@ func TestSessionsAreBounded(t *testing.T) {
 	if n == 0 || n > most {
 		t.Errorf("%d sessions, want up to %d", n, most)
 	}
+	// Nor do goroutines that wait for a session to end, though the sessions go on.
+	const others = 30 // of tests beside this one, at the most; here there were 60
+	for end := time.Now().Add(patience); watching(t) > others; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d goroutines watch over leases", watching(t))
+		}
+	}
+}
+
+// watching is how many goroutines watch over a lease.
+func watching(t *testing.T) int {
+	t.Helper()
+	var stacks strings.Builder
+	if err := pprof.Lookup("goroutine").WriteTo(&stacks, 2); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(stacks.String(), "lock.(*Lease).watch(")
 }
 
 func newClaim(key string, ttl time.Duration) lock.Claim {
