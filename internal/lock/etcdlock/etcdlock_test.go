@@ -1,6 +1,7 @@
 package etcdlock_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -52,12 +53,24 @@ func TestNothingIsLeftBehind(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			wire.OnRequest(func(r []byte) bool { return len(r) > 0 }, action)
+			warm, err := locker.Acquire(t.Context(), "warm") // else what is lost is the greeting of a connection
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := warm.Release(); err != nil {
+				t.Fatal(err)
+			}
+			fired := wire.OnRequest(func(r []byte) bool { return bytes.Contains(r, []byte(etcdlock.DefaultPrefix+"k/")) }, action)
 			lease, err := locker.Acquire(t.Context(), "k", lock.Wait(300*time.Millisecond))
 			if err == nil {
 				if err := lease.Release(); err != nil {
 					t.Errorf("release: %v", err)
 				}
+			}
+			select {
+			case <-fired:
+			case <-time.After(30 * time.Second):
+				t.Fatal("nothing was lost")
 			}
 			wire.Restore()
 			if holder != nil {
