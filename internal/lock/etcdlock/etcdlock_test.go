@@ -49,7 +49,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		for _, held := range []bool{false, true} {
 			var holder *lock.Fenced
 			if held { // then what the lost request leaves is a waiter
-				if holder, err = other.Acquire(t.Context(), "k"); err != nil {
+				if holder, err = other.Acquire(t.Context(), "k", lock.Wait(20*time.Second)); err != nil { // less than an orphan waits
 					t.Fatal(err)
 				}
 			}
