@@ -24,8 +24,8 @@ import { stockUp } from './lib/stock.js';
 import { summary } from './lib/summary.js';
 
 const STOCK = number('STOCK', { full: 1000, short: 100 });
-const RATE = number('RATE', { full: 1500, short: 300 });
-const DURATION = number('DURATION', { full: 70, short: 2 });
+const RATE = number('RATE', { full: 1200, short: 300 });
+const DURATION = number('DURATION', { full: 90, short: 2 });
 
 /** @type {import('k6/options').Options} */
 export const options = {
