@@ -300,6 +300,7 @@ func (f *fortress) sendSlowly(t *testing.T) *bufio.Reader {
 
 // hasGivenUp waits until the service has closed a connection that it was to wait on.
 func (f *fortress) hasGivenUp(t *testing.T, answers *bufio.Reader) {
+	t.Helper()
 	if err := ended(answers); err != nil {
 		t.Error(err)
 	}
