@@ -247,7 +247,7 @@ func TestJobSettingsThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
-// A back end with a longest shortest lease than the jobs ask for would never grant one.
+// A back end whose shortest lease is longer than what the jobs ask for would never grant one.
 func TestEveryBackEndGrantsTheShortestLease(t *testing.T) {
 	t.Parallel()
 	none := []string{"redis://127.0.0.1:1", "redis://127.0.0.1:2", "redis://127.0.0.1:3"}
