@@ -109,7 +109,7 @@ test: ## Run all tests on real servers, with the race detector where a C compile
 		echo "no C compiler ($$(go env CC)): testing without the race detector"; \
 		export CGO_ENABLED=0; race=; \
 	fi; \
-	$(call in_each_module,go test $$race -shuffle=on -timeout 5m $(ARGS) ./...)
+	$(call in_each_module,go test $$race -shuffle=on -timeout 10m $(ARGS) ./...)
 
 .PHONY: check
 check: check-tidy check-openapi check-generated check-imports check-k6 lint ## Run every check but the tests
