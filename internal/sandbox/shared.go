@@ -1,11 +1,13 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -220,6 +222,7 @@ type TestRun struct{ m *testing.M }
 // Run runs the tests, stops the shared servers and returns the exit code.
 func (r *TestRun) Run() int {
 	code := r.m.Run()
+	awaitDialers()
 	ctx, cancel := context.WithTimeout(context.Background(), helperLimit)
 	defer cancel()
 	var errs []error
@@ -234,4 +237,16 @@ func (r *TestRun) Run() int {
 		return max(code, 1)
 	}
 	return code
+}
+
+// awaitDialers gives clients of Redis that were closed while their server was away the time to notice: go-redis tries such a server once a
+// second, and looks only then whether it was closed. One that is still there afterwards was not closed.
+func awaitDialers() {
+	stacks := make([]byte, 1<<20)
+	for range 40 {
+		if !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("pool.(*ConnPool).tryDial")) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }
