@@ -149,6 +149,7 @@ func TestWireBreaksAtAWrite(t *testing.T) {
 func TestWriteArrivesLate(t *testing.T) {
 	t.Parallel()
 	database := sandbox.Database(t)
+	var lookups atomic.Int64
 	t.Run("all", func(t *testing.T) {
 		for _, w := range writes() {
 			t.Run(w.name, func(t *testing.T) {
@@ -159,7 +160,15 @@ func TestWriteArrivesLate(t *testing.T) {
 				for range 100 {
 					proxy.OnRequest(contains("application_name\x00holdfast\x00"), fault.LoseRequest)
 				}
-				if _, err := w.do(t.Context(), p, d); !errors.Is(err, stock.ErrUnknownOutcome) {
+				_, err := w.do(t.Context(), p, d)
+				switch {
+				case errors.Is(err, stock.ErrUnknownOutcome):
+				case errors.Is(err, stock.ErrLedgerUnavailable) && lookups.Add(1) <= 2:
+					// On a busy machine what is held can be a look-up of the key, before anything is written.
+					if moved := p.history(t, d.OrderID, before); moved != "" {
+						t.Errorf("moved %q, and said that nothing was done: %v", moved, err)
+					}
+				default:
 					t.Errorf("sent, not answered: %v", err)
 				}
 				happens(t, "the hold", fired)
