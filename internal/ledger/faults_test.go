@@ -79,7 +79,7 @@ func writes() []write {
 		}, moved}
 	}
 	back := onDeduction("return", "committed", "")
-	back.mark = func(d *stock.Deduction) string { return "return" + d.ID.String() }
+	back.mark = guard("\x00\x00\x00\x06return") // the kind of its movements: its key, which is longer, is looked up before
 	return []write{
 		ordering("deduct", "A deduct -1 0", func(*stock.DeductRequest) {}),
 		ordering("deduct two lines", "A deduct -1 0, B deduct -1 0", func(r *stock.DeductRequest) {
@@ -149,7 +149,6 @@ func TestWireBreaksAtAWrite(t *testing.T) {
 func TestWriteArrivesLate(t *testing.T) {
 	t.Parallel()
 	database := sandbox.Database(t)
-	var lookups atomic.Int64
 	t.Run("all", func(t *testing.T) {
 		for _, w := range writes() {
 			t.Run(w.name, func(t *testing.T) {
@@ -160,15 +159,7 @@ func TestWriteArrivesLate(t *testing.T) {
 				for range 100 {
 					proxy.OnRequest(contains("application_name\x00holdfast\x00"), fault.LoseRequest)
 				}
-				_, err := w.do(t.Context(), p, d)
-				switch {
-				case errors.Is(err, stock.ErrUnknownOutcome):
-				case errors.Is(err, stock.ErrLedgerUnavailable) && lookups.Add(1) <= 2:
-					// On a busy machine what is held can be a look-up of the key, before anything is written.
-					if moved := p.history(t, d.OrderID, before); moved != "" {
-						t.Errorf("moved %q, and said that nothing was done: %v", moved, err)
-					}
-				default:
+				if _, err := w.do(t.Context(), p, d); !errors.Is(err, stock.ErrUnknownOutcome) {
 					t.Errorf("sent, not answered: %v", err)
 				}
 				happens(t, "the hold", fired)
