@@ -207,7 +207,7 @@ func TestRetentionRunsByItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(t.Context()) //nolint:errcheck // the database goes with the test
+	defer conn.Close(t.Context())
 	if _, err = conn.Exec(t.Context(), "UPDATE movements SET at = at - interval '1 year'"); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 // the address of that function.
 //
 //go:linkname clockGettime runtime.vdsoClockgettimeSym
-var clockGettime uintptr
+var clockGettime uintptr //nolint:modernize // it is the runtime's
 
 // ahead is what the wall clock of this process is ahead of the machine's, in seconds.
 var ahead atomic.Int64

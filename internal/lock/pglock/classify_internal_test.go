@@ -39,7 +39,7 @@ func TestRefusedStatementHadNoEffect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(context.Background()) //nolint:errcheck // nothing is left to send
+	defer conn.Close(context.Background())
 	_, err = conn.Exec(t.Context(), "SELECT no_such_column")
 	if err := classify(err); err == nil || errors.Is(err, lock.ErrUnknownOutcome) {
 		t.Errorf("refused: %v", err)

@@ -38,7 +38,7 @@ func newLocker(t *testing.T, addr string, session time.Duration) *lock.Locker[*l
 func TestZooKeeper(t *testing.T) {
 	t.Parallel()
 	server := sandbox.OwnZooKeeper(t)
-	t.Run("no connection is left", func(t *testing.T) { //nolint:paralleltest // it counts all there are
+	t.Run("no connection is left", func(t *testing.T) {
 		noConnectionIsLeft(t, server)
 	})
 	t.Run("tokens grow when the parent is removed", func(t *testing.T) {
