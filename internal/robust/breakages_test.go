@@ -73,7 +73,7 @@ func ofRedis() []breakage {
 	return []breakage{
 		{name: "Redis is killed and comes back empty", short: true, part: inRedis, lasts: 500 * time.Millisecond, answers: 20, strike: func(c *chaos) func() {
 			c.redis.Kill()
-			return func() { c.must(c.redis.Restart(context.Background())) }
+			return func() { c.restartRedis() }
 		}},
 		{name: "Redis is stopped", part: inRedis, lasts: time.Second, answers: 20, strike: func(c *chaos) func() {
 			c.must(c.redis.Pause())
@@ -93,9 +93,9 @@ func ofRedis() []breakage {
 			return func() { c.must(c.client.ConfigSet(context.Background(), "maxmemory", "0").Err()) }
 		}},
 		{name: "Redis takes no writes", part: inRedis, lasts: 500 * time.Millisecond, answers: 20, strike: func(c *chaos) func() {
-			c.must(c.client.SlaveOf(context.Background(), "127.0.0.1", "1").Err())
+			c.must(c.client.ReplicaOf(context.Background(), "127.0.0.1", "1").Err())
 			c.refusesWrites("READONLY")
-			return func() { c.must(c.client.SlaveOf(context.Background(), "NO", "ONE").Err()) }
+			return func() { c.must(c.client.ReplicaOf(context.Background(), "NO", "ONE").Err()) }
 		}},
 		{name: "Redis is loading", part: inRedis, answers: 20, strike: loading},
 		{name: "a replica that is behind takes over from Redis", part: inRedis, lasts: 500 * time.Millisecond, answers: 20, limit: afterMove, strike: replicaTakesOver},
@@ -106,14 +106,14 @@ func ofPostgres() []breakage {
 	return []breakage{
 		{name: "Postgres is killed", short: true, part: inPostgres, strike: func(c *chaos) func() {
 			c.postgres.Kill()
-			return func() { c.must(c.postgres.Restart(context.Background())) }
+			return func() { c.restartPostgres() }
 		}},
 		{name: "Postgres is gone for longer than a request lasts", part: inPostgres, lasts: 6 * time.Second, answers: 20, strike: func(c *chaos) func() {
 			c.postgres.Kill()
-			return func() { c.must(c.postgres.Restart(context.Background())) }
+			return func() { c.restartPostgres() }
 		}},
 		{name: "Postgres is restarted in order", part: inPostgres, strike: func(c *chaos) func() {
-			c.must(c.postgres.Restart(context.Background()))
+			c.restartPostgres()
 			return nil
 		}},
 		{name: "Postgres stands still", part: inPostgres, lasts: time.Second, strike: func(c *chaos) func() {
@@ -146,62 +146,54 @@ func ofWires() []breakage {
 		{name: "replies to commits are lost", short: true, strike: atCommits(fault.LoseReply)},
 		{name: "commits are lost", strike: atCommits(fault.LoseRequest)},
 		{name: "the wire breaks in the middle of a commit", strike: atCommits(fault.Disconnect)},
-		{name: "the wire to Postgres is slow", part: wireToPostgres, lasts: 2 * time.Second, answers: 20, strike: func(c *chaos) func() {
-			s := c.one()
-			s.postgres.DelayRequests(c.latency())
-			return s.postgres.Restore
-		}},
-		{name: "the wire from Postgres is slow", part: wireToPostgres, lasts: 2 * time.Second, answers: 20, strike: func(c *chaos) func() {
-			s := c.one()
-			s.postgres.DelayReplies(c.latency())
-			return s.postgres.Restore
-		}},
-		{name: "the wire to Redis is slow", part: wireToRedis, lasts: 2 * time.Second, answers: 20, strike: func(c *chaos) func() {
-			s := c.one()
-			s.redis.DelayRequests(c.latency())
-			return s.redis.Restore
-		}},
-		{name: "the wire from Redis is slow", part: wireToRedis, lasts: 2 * time.Second, answers: 20, strike: func(c *chaos) func() {
-			s := c.one()
-			s.redis.DelayReplies(c.latency())
-			return s.redis.Restore
-		}},
-		{name: "the wire to Postgres loses everything", part: wireToPostgres, lasts: 3 * time.Second, answers: 20, strike: func(c *chaos) func() {
-			s := c.one()
-			s.postgres.Swallow()
-			return s.postgres.Restore
-		}},
-		{name: "the wire to Redis loses everything", short: true, part: wireToRedis, lasts: time.Second, answers: 20, strike: func(c *chaos) func() {
-			s := c.one()
-			s.redis.Swallow()
-			return s.redis.Restore
-		}},
-		{name: "the wire to Postgres is held up, and then delivers", part: wireToPostgres, lasts: 2 * time.Second, answers: 20, strike: func(c *chaos) func() {
-			s := c.one()
-			s.postgres.Stall()
-			return s.postgres.Restore
-		}},
+		{name: "the wire to Postgres is slow", part: wireToPostgres, lasts: 2 * time.Second, answers: 20, strike: slow(toPostgres, (*fault.Proxy).DelayRequests)},
+		{name: "the wire from Postgres is slow", part: wireToPostgres, lasts: 2 * time.Second, answers: 20, strike: slow(toPostgres, (*fault.Proxy).DelayReplies)},
+		{name: "the wire to Redis is slow", part: wireToRedis, lasts: 2 * time.Second, answers: 20, strike: slow(toRedis, (*fault.Proxy).DelayRequests)},
+		{name: "the wire from Redis is slow", part: wireToRedis, lasts: 2 * time.Second, answers: 20, strike: slow(toRedis, (*fault.Proxy).DelayReplies)},
+		{name: "the wire to Postgres loses everything", part: wireToPostgres, lasts: 3 * time.Second, answers: 20, strike: onWire(toPostgres, (*fault.Proxy).Swallow)},
+		{name: "the wire to Redis loses everything", short: true, part: wireToRedis, lasts: time.Second, answers: 20, strike: onWire(toRedis, (*fault.Proxy).Swallow)},
+		{name: "the wire to Postgres is held up, and then delivers", part: wireToPostgres, lasts: 2 * time.Second, answers: 20, strike: onWire(toPostgres, (*fault.Proxy).Stall)},
+	}
+}
+
+func toPostgres(s *service) *fault.Proxy { return s.postgres }
+func toRedis(s *service) *fault.Proxy    { return s.redis }
+
+// onWire does something to the wire of one process, until it is restored.
+func onWire(wire func(*service) *fault.Proxy, do func(*fault.Proxy)) func(*chaos) func() {
+	return func(c *chaos) func() {
+		w := wire(c.one())
+		do(w)
+		return w.Restore
+	}
+}
+
+// slow makes one way of a wire as slow as a bad network.
+func slow(wire func(*service) *fault.Proxy, delay func(*fault.Proxy, time.Duration)) func(*chaos) func() {
+	return func(c *chaos) func() {
+		return onWire(wire, func(w *fault.Proxy) { delay(w, c.latency()) })(c)
 	}
 }
 
 func ofBothStores() []breakage {
 	return []breakage{
-		{name: "both stores are killed, Redis comes back first", lasts: 500 * time.Millisecond, strike: func(c *chaos) func() {
-			c.redis.Kill()
-			c.postgres.Kill()
-			return func() {
-				c.must(c.redis.Restart(context.Background()))
-				c.must(c.postgres.Restart(context.Background()))
-			}
-		}},
-		{name: "both stores are killed, Postgres comes back first", lasts: 500 * time.Millisecond, strike: func(c *chaos) func() {
-			c.postgres.Kill()
-			c.redis.Kill()
-			return func() {
-				c.must(c.postgres.Restart(context.Background()))
-				c.must(c.redis.Restart(context.Background()))
-			}
-		}},
+		{name: "both stores are killed, Redis comes back first", lasts: 500 * time.Millisecond, strike: killBoth((*chaos).restartRedis, (*chaos).restartPostgres)},
+		{name: "both stores are killed, Postgres comes back first", lasts: 500 * time.Millisecond, strike: killBoth((*chaos).restartPostgres, (*chaos).restartRedis)},
+	}
+}
+
+func (c *chaos) restartRedis()    { c.must(c.redis.Restart(context.Background())) }
+func (c *chaos) restartPostgres() { c.must(c.postgres.Restart(context.Background())) }
+
+// killBoth stores, and have them come back one after the other.
+func killBoth(first, second func(*chaos)) func(*chaos) func() {
+	return func(c *chaos) func() {
+		c.redis.Kill()
+		c.postgres.Kill()
+		return func() {
+			first(c)
+			second(c)
+		}
 	}
 }
 
@@ -258,7 +250,7 @@ func (c *chaos) migrate() {
 	c.administer(fmt.Sprintf("CREATE INDEX CONCURRENTLY next_%d ON movements (next_%[1]d)", c.migrations))
 }
 
-// restart a process with a failpoint in it.
+// restart a process with a failpoint in it, which it may reach before it serves.
 func (c *chaos) restart(point defect.Point, signal string) *service {
 	c.t.Helper()
 	s := c.one()
@@ -268,7 +260,7 @@ func (c *chaos) restart(point defect.Point, signal string) *service {
 	if point == defect.FiguresRead || point == defect.DueListed {
 		passage = 1 // a process passes there once a second at most
 	}
-	s.open(fmt.Sprintf("HOLDFAST_FAILPOINT=%s %s %d", point, signal, passage))
+	s.begin(fmt.Sprintf("HOLDFAST_FAILPOINT=%s %s %d", point, signal, passage))
 	return s
 }
 

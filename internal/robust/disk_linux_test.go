@@ -58,7 +58,7 @@ func (c *chaos) fill(disk string) func() {
 	c.runOut(disk)
 	return func() {
 		c.must(os.Remove(filler))
-		c.must(c.postgres.Restart(context.Background())) // without a disk it may have ended
+		c.restartPostgres() // without a disk it may have ended
 		c.administer("DROP TABLE IF EXISTS junk")
 	}
 }

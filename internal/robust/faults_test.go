@@ -260,9 +260,7 @@ func report(t testing.TB, h *robust.History, violations int) {
 func (l *load) probe(h *robust.History) {
 	l.world.t.Helper()
 	l.cut = 0
-	select { // what unanswered requests wanted stays refused until then
-	case <-time.After(robust.TicketLife + time.Second):
-	}
+	<-time.After(robust.TicketLife + time.Second) // what unanswered requests wanted stays refused until then
 	c := l.customer(0)
 	from := len(l.ops)
 	for i := range cold + 1 {

@@ -117,6 +117,7 @@ type worldConfig struct {
 func newWorld(t testing.TB, cfg worldConfig) *world {
 	t.Helper()
 	seed := seedOf(t)
+	t.Logf("ROBUST_SEED=%d", seed)
 	w := &world{t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0)), start: time.Now(), prefix: sandbox.Prefix(t)}
 	if cfg.postgres == nil {
 		w.url = sandbox.Database(t)
@@ -198,8 +199,22 @@ func freePort(t testing.TB, random *rand.Rand) int {
 	return 0
 }
 
-// open starts the process and waits until it serves; more are variables of this run only.
-func (s *service) open(more ...string) {
+// open starts the process and waits until it serves.
+func (s *service) open() {
+	t := s.world.t
+	t.Helper()
+	serving := s.begin()
+	select {
+	case <-serving:
+	case <-s.ended:
+		t.Fatalf("the service did not start, %s:\n%s", s.cmd.ProcessState, s.tail())
+	case <-time.After(patience):
+		t.Fatalf("the service does not serve:\n%s", s.tail())
+	}
+}
+
+// begin starts the process; more are variables of this run only.
+func (s *service) begin(more ...string) (serving <-chan bool) {
 	t := s.world.t
 	t.Helper()
 	s.cmd = exec.Command(s.command, "serve")
@@ -215,15 +230,9 @@ func (s *service) open(more ...string) {
 		t.Fatal(err)
 	}
 	s.ended = make(chan struct{})
-	serving := make(chan bool, 1)
-	go s.attend(stderr, serving)
-	select {
-	case <-serving:
-	case <-s.ended:
-		t.Fatalf("the service did not start:\n%s", s.tail())
-	case <-time.After(patience):
-		t.Fatalf("the service does not serve:\n%s", s.tail())
-	}
+	serves := make(chan bool, 1)
+	go s.attend(stderr, serves)
+	return serves
 }
 
 func (s *service) attend(stderr io.Reader, serving chan<- bool) {
