@@ -110,17 +110,31 @@ func (f *fortress) look(t *testing.T, path string) string {
 	return string(a.body)
 }
 
-// dial opens a connection on which nothing takes longer than patience.
+// patientConn is a connection on which no read and no write may take longer than a process may take for anything.
+type patientConn struct{ net.Conn }
+
+func (c patientConn) Read(p []byte) (int, error) {
+	if err := c.SetReadDeadline(time.Now().Add(serviceLimit)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(p)
+}
+
+func (c patientConn) Write(p []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(serviceLimit)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
+}
+
 func (f *fortress) dial(t *testing.T) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	conn, err := net.Dial("tcp", f.addr)
-	if err == nil {
-		err = conn.SetDeadline(time.Now().Add(serviceLimit))
-	}
+	dialed, err := net.Dial("tcp", f.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close() })
+	t.Cleanup(func() { _ = dialed.Close() })
+	conn := patientConn{dialed}
 	return conn, bufio.NewReader(conn)
 }
 
