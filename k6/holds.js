@@ -18,7 +18,7 @@ import { note } from './lib/books.js';
 import { content, deductionCall, nameOf, onDeduction, problemOf, send, sendAll, settle } from './lib/client.js';
 import { number } from './lib/config.js';
 import { audit } from './lib/invariants.js';
-import { dice, newRun, orderName, skus, some } from './lib/keys.js';
+import { dice, newRun, orderName, skus, someSkus } from './lib/keys.js';
 import { guard, judge } from './lib/metrics.js';
 import { always, arrivals, common, latency } from './lib/options.js';
 import { place } from './lib/orders.js';
@@ -76,7 +76,7 @@ export function setup() {
 export const hold = guard(({ run }) => {
   const names = Object.keys(WAYS);
   const way = names[dice(0, names.length - 1)];
-  const lines = some(skus(run, ITEMS), dice(1, 2)).map((sku) => ({ sku, quantity: dice(2, 3) }));
+  const lines = someSkus(run, ITEMS, dice(1, 2)).map((sku) => ({ sku, quantity: dice(2, 3) }));
   const held = place({ order_id: orderName(run), lines, hold_seconds: WAYS[way].seconds });
   if (!held || !judge(held.state === 'held' && held.expires_at !== undefined, () => `a hold is ${JSON.stringify(held)}`)) {
     return;

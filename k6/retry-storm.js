@@ -17,7 +17,7 @@ import { note } from './lib/books.js';
 import { content, deduct, isReplay, nameOf, problemOf, read, sendAll, settle } from './lib/client.js';
 import { number } from './lib/config.js';
 import { audit } from './lib/invariants.js';
-import { dice, newRun, orderName, skus } from './lib/keys.js';
+import { dice, newRun, orderName, skuOf, skus } from './lib/keys.js';
 import { granted, guard, judge, refused, replayed, unitsSold } from './lib/metrics.js';
 import { always, arrivals, common, latency } from './lib/options.js';
 import { isFor, isShort } from './lib/orders.js';
@@ -57,9 +57,8 @@ export function setup() {
 
 /** @type {(data: { run: string }) => void} */
 export const storm = guard(({ run }) => {
-  const items = skus(run, ITEMS);
   /** @type {Order} */
-  const order = { order_id: orderName(run), lines: [{ sku: items[dice(0, ITEMS - 1)], quantity: dice(1, 3) }] };
+  const order = { order_id: orderName(run), lines: [{ sku: skuOf(run, dice(0, ITEMS - 1)), quantity: dice(1, 3) }] };
   const rival = dice(1, 5) === 1 ? { ...order, lines: [{ ...order.lines[0], quantity: 4 }] } : null;
   /** @type {Set<string>} */
   const ids = new Set();

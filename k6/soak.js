@@ -18,7 +18,7 @@ import { number } from './lib/config.js';
 import { audit, follow } from './lib/invariants.js';
 import { dice, newRun, skus } from './lib/keys.js';
 import { guard, judge } from './lib/metrics.js';
-import { always, arrivals, common } from './lib/options.js';
+import { always, arrivals, common, latency } from './lib/options.js';
 import * as shop from './lib/shop.js';
 import { stockUp } from './lib/stock.js';
 import { summary } from './lib/summary.js';
@@ -44,6 +44,7 @@ export const options = {
     ...always,
     granted: [`count>${(RATE * DURATION) / 4}`],
     audits: ['count>0'],
+    ...latency('POST /v1/deductions', P99),
     ...Object.fromEntries(['first', 'middle', 'last'].map((third) => [`order_duration{third:${third}}`, [`p(99)<${P99}`]])),
   },
 };

@@ -13,7 +13,7 @@
  */
 import { number } from './lib/config.js';
 import { audit } from './lib/invariants.js';
-import { dice, newRun, orderName, skus, some } from './lib/keys.js';
+import { dice, newRun, orderName, skus, someSkus } from './lib/keys.js';
 import { guard } from './lib/metrics.js';
 import { always, arrivals, common, latency } from './lib/options.js';
 import { buy } from './lib/orders.js';
@@ -43,13 +43,9 @@ export function setup() {
   return { run };
 }
 
-/** @type {string[] | undefined} */
-let items;
-
 /** @type {(data: { run: string }) => void} */
 export const order = guard(({ run }) => {
-  items ??= skus(run, ITEMS);
-  buy({ order_id: orderName(run), lines: some(items, dice(1, 5)).map((sku) => ({ sku, quantity: dice(1, 3) })) });
+  buy({ order_id: orderName(run), lines: someSkus(run, ITEMS, dice(1, 5)).map((sku) => ({ sku, quantity: dice(1, 3) })) });
 });
 
 /** @param {{ run: string }} data */

@@ -18,12 +18,31 @@ export function orderName(run) {
 }
 
 /**
- * The SKUs of a run, in order.
+ * One of the SKUs of a run.
+ * @param {string} run
+ * @param {number} n from 0
+ */
+export function skuOf(run, n) {
+  return `${run}-${String(n).padStart(6, '0')}`;
+}
+
+/**
+ * The SKUs of a run, in order. For setup and teardown: an iteration that names all to use a few keeps the orders of others waiting.
  * @param {string} run
  * @param {number} count
  */
 export function skus(run, count) {
-  return Array.from({ length: count }, (_, n) => `${run}-${String(n).padStart(6, '0')}`);
+  return Array.from({ length: count }, (_, n) => skuOf(run, n));
+}
+
+/**
+ * Different SKUs out of so many of a run, as the dice fall.
+ * @param {string} run
+ * @param {number} of
+ * @param {number} count
+ */
+export function someSkus(run, of, count) {
+  return numbers(of, count).map((n) => skuOf(run, n));
 }
 
 /**
@@ -42,10 +61,19 @@ export function dice(low, high) {
  * @param {number} count
  */
 export function some(list, count) {
-  /** @type {Set<T>} */
+  return numbers(list.length, count).map((n) => list[n]);
+}
+
+/**
+ * Different numbers from 0 to below `of`.
+ * @param {number} of
+ * @param {number} count
+ */
+function numbers(of, count) {
+  /** @type {Set<number>} */
   const chosen = new Set();
-  while (chosen.size < Math.min(count, list.length)) {
-    chosen.add(list[dice(0, list.length - 1)]);
+  while (chosen.size < Math.min(count, of)) {
+    chosen.add(dice(0, of - 1));
   }
   return [...chosen];
 }
