@@ -124,7 +124,7 @@ func gist(said string) string {
 func defective(t *testing.T, d defect.Name, env ...string) []*instance {
 	t.Helper()
 	s := newShop(t, "")
-	s.env = append(append(s.env, "HOLDFAST_DEFECT="+string(d)), env...)
+	s.env = append(append(s.env, "HOLDFAST_DEFECT="+string(d), "HOLDFAST_LATE_NEWS=true"), env...)
 	var processes []*instance
 	for range 2 {
 		i := &instance{shop: s, addr: "127.0.0.1:" + strconv.Itoa(freePort(t))}

@@ -38,8 +38,7 @@ const (
 	StaleRead Name = "stale-read"
 	// ReplayAcrossClients keeps the keys and orders of all clients together.
 	ReplayAcrossClients Name = "replay-across-clients"
-	// SettleWithoutVersion has the gate believe what it was told last, however old it is. Everything is told twice, the second time up to three
-	// seconds late: a gate that looks at versions is not misled by that.
+	// SettleWithoutVersion has the gate believe what it was told last, however old it is. Load alone shows it where news come late: see [LateNews].
 	SettleWithoutVersion Name = "settle-without-version"
 	// SettleAdds has the gate add figures to those it has.
 	SettleAdds Name = "settle-adds"

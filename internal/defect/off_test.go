@@ -11,10 +11,14 @@ import (
 
 func TestNothingIsWrongWithoutTheTag(t *testing.T) {
 	t.Setenv("HOLDFAST_DEFECT", "no such defect")
+	t.Setenv("HOLDFAST_LATE_NEWS", "true")
 	for _, name := range defect.All() {
 		if defect.On(name) {
 			t.Errorf("%s is on", name)
 		}
+	}
+	if defect.LateNews() {
+		t.Error("news come late")
 	}
 	for _, point := range defect.Points() {
 		defect.Reach(point)

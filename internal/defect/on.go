@@ -23,6 +23,12 @@ var chosen = Name(os.Getenv("HOLDFAST_DEFECT"))
 // On reports whether a defect is switched on.
 func On(n Name) bool { return n == chosen }
 
+var lateNews = os.Getenv("HOLDFAST_LATE_NEWS") != ""
+
+// LateNews reports whether the gate is told everything a second time, late, as a network may have it. It is no defect: a gate that looks at
+// versions does not mind.
+func LateNews() bool { return lateNews }
+
 // Start says loudly what this build is, and takes what would stop the defect out of the database. It must not be called before the
 // database is migrated, and refuses a defect that there is none of.
 func Start(ctx context.Context, databaseURL string, log *slog.Logger) error {

@@ -194,13 +194,13 @@ func (g *Gate) recall(lines []stock.WantedLine, terms *Terms) (Answer, bool) {
 func (g *Gate) Settle(levels []stock.Levels) {
 	now := time.Now()
 	g.settle(levels, now)
-	if defect.On(defect.SettleWithoutVersion) {
+	if defect.LateNews() {
 		again := slices.Clone(levels)
 		time.AfterFunc(rand.N(maxLateness), func() { g.settle(again, now) })
 	}
 }
 
-// maxLateness is how late news come once more where a defect makes that matter.
+// maxLateness is how late news come once more, see [defect.LateNews].
 const maxLateness = 3 * time.Second
 
 func (g *Gate) settle(levels []stock.Levels, told time.Time) {
