@@ -271,9 +271,7 @@ func thirdLine(t *testing.T, w *world, s *inventory.Service, report string) {
 		t.Errorf("got %v", err)
 	}
 	for _, untouched := range []string{a, b} {
-		if left := w.tickets(t, untouched); len(left) != 0 {
-			t.Errorf("%s has tickets %v", untouched, left)
-		}
+		w.givesBack(t, at(untouched))
 		w.onHand(t, untouched, 1)
 	}
 	deduct(t, s, order(report+"other", a, b)) // at once: nothing is in its way
@@ -322,9 +320,7 @@ func severalPlaces(t *testing.T, w *world, s *inventory.Service, report string) 
 		t.Errorf("got %v", err)
 	}
 	for _, item := range []stock.Item{east, west, at(b)} {
-		if left := w.ticketsOn(t, item); len(left) != 0 {
-			t.Errorf("%s has tickets %v", item, left)
-		}
+		w.givesBack(t, item)
 		if got, err := s.Item(t.Context(), item); err != nil || got.Version != 1 {
 			t.Errorf("%s was touched: %+v, %v", item, got, err)
 		}

@@ -199,6 +199,12 @@ func (w *world) ticketsOn(t *testing.T, item stock.Item) []gate.HeldTicket {
 	return valid
 }
 
+// givesBack waits until no ticket on an item is left, for half as long as it would be valid: a refused order is settled after its answer.
+func (w *world) givesBack(t *testing.T, item stock.Item) {
+	t.Helper()
+	eventually(t, "no ticket on "+item.String(), ticketLife/2, func() bool { return len(w.ticketsOn(t, item)) == 0 })
+}
+
 // block an item's row, so that the ledger's answer waits until the function it returns is called.
 func (w *world) block(t *testing.T, sku string) (unblock func()) {
 	t.Helper()
