@@ -369,8 +369,7 @@ func TestOrderOfAThousandLinesIsOneBatch(t *testing.T) {
 	if n := service.metric(t, "holdfast_ledger_batch_requests_count") - before; n != 1 {
 		t.Errorf("it took %.0f batches", n)
 	}
-	t.Logf("%d lines in %v", lines, took)
-	if took > 3*time.Second {
+	if t.Logf("%d lines in %v", lines, took); took > 10*time.Second { // with the race detector, and other tests beside it
 		t.Errorf("it took %v", took)
 	}
 	for sku, left := range service.left(t) {
