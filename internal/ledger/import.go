@@ -9,22 +9,41 @@ import (
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
 
-// MaxImport is how many rows one call of [Ledger.Import] should have: two batches, so that two sessions can write.
-const MaxImport = 2 * maxBatchRequests
+const (
+	// importPart is how many rows of an import have their items made by one statement: two batches of movements, so that
+	// two sessions can write them.
+	importPart = 2 * maxBatchRequests
+
+	// MaxImport is how many rows one call of [Ledger.Import] should have: so many parts that there is a next one most of
+	// the time.
+	MaxImport = 4 * importPart
+)
 
 // Import does many rows, each by itself, and answers all of them in order. Items and settings come first, with one
-// statement for all rows; movements then go through the sequencer like any other, under keys of their own, so that a
-// row that was done before is found. Rows wait for room in the sequencer as long as ctx allows.
+// statement for a part of the rows; movements then go through the sequencer like any other, under keys of their own, so
+// that a row that was done before is found, and while they do, the next part has its items made. Rows wait for room in the
+// sequencer as long as ctx allows.
 func (l *Ledger) Import(ctx context.Context, client string, rows []stock.ImportRow) []stock.Imported {
 	done := make([]stock.Imported, len(rows))
-	if err := l.importItems(ctx, client, rows, done); err != nil {
-		for i := range done {
-			done[i].Err = err
+	parts := make(chan [2]int, 1)
+	go func() {
+		defer close(parts)
+		for from := 0; from < len(rows); from += importPart {
+			to := min(from+importPart, len(rows))
+			if err := l.importItems(ctx, client, rows[from:to], done[from:to]); err != nil {
+				for i := range done[from:] {
+					done[from+i].Err = err
+				}
+				return
+			}
+			parts <- [2]int{from, to}
 		}
-		return done
+	}()
+	for part := range parts {
+		from, to := part[0], part[1]
+		l.importMovements(ctx, rows[from:to], done[from:to])
+		l.importFigures(ctx, rows[from:to], done[from:to])
 	}
-	l.importMovements(ctx, rows, done)
-	l.importFigures(ctx, rows, done)
 	return done
 }
 
