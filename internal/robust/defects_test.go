@@ -29,6 +29,7 @@ type scenario struct {
 // TestEverySeededDefectIsFound runs one defect after the other in a build of the service that has them, and what is broken on the way
 // without the defect too: the checkers must tell the one from the other.
 func TestEverySeededDefectIsFound(t *testing.T) {
+	t.Parallel()
 	command := withDefects(t)
 	found := map[defect.Name]bool{}
 	for _, s := range scenarios() {

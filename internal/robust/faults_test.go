@@ -81,7 +81,12 @@ type breakage struct {
 }
 
 // TestNothingIsLostUnderFaults breaks one thing after the other, in an order drawn from the seed, and then two at a time.
+//
+//nolint:paralleltest // see what it does with -long
 func TestNothingIsLostUnderFaults(t *testing.T) {
+	if !*long { // then recovery is held to what is promised
+		t.Parallel()
+	}
 	c := newChaos(t, sandbox.PostgresConfig{})
 	var faults []robust.Fault
 	for range *rounds {
