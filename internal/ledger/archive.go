@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -50,8 +51,23 @@ func appendArchived(lines []byte, item *dbsqlc.ListItemsByAgeRow, m *dbsqlc.Roll
 	return append(append(lines, line...), '\n'), err
 }
 
-// append writes lines behind what is in force, syncs them, and notes in the caller's transaction that they are.
-func (a *Archive) append(ctx context.Context, q *dbsqlc.Queries, lines []byte, movements int) error {
+// append writes lines behind what is in force, syncs them, and notes in the caller's transaction that they are. The file is kept from others
+// until it is closed, which has to be after that transaction: a process that stands still loses its session to the ledger and the lock
+// there, but not this one, and could write over what another has put in force meanwhile.
+func (a *Archive) append(ctx context.Context, q *dbsqlc.Queries, lines []byte, movements int) (file *os.File, err error) {
+	if file, err = os.OpenFile(a.path, os.O_WRONLY|os.O_CREATE, 0o644); err != nil {
+		return nil, err
+	}
+	switch err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		err = fmt.Errorf("archive %s: another process writes to it", a.path)
+	case err == nil:
+		err = a.appendTo(ctx, file, q, lines, movements)
+	}
+	return file, err
+}
+
+func (a *Archive) appendTo(ctx context.Context, file *os.File, q *dbsqlc.Queries, lines []byte, movements int) error {
 	name := filepath.Base(a.path)
 	if _, err := q.StartArchive(ctx, name); err != nil {
 		return readError(err)
@@ -65,7 +81,7 @@ func (a *Archive) append(ctx context.Context, q *dbsqlc.Queries, lines []byte, m
 			return err
 		}
 	}
-	if err := a.write(lines, inForce); err != nil {
+	if err := a.write(file, lines, inForce); err != nil {
 		return err
 	}
 	grown, err := q.GrowArchive(ctx, dbsqlc.GrowArchiveParams{
@@ -81,12 +97,7 @@ func (a *Archive) append(ctx context.Context, q *dbsqlc.Queries, lines []byte, m
 }
 
 // write replaces whatever the file has beyond what is in force. On return the bytes are on disk.
-func (a *Archive) write(lines []byte, inForce int64) error {
-	file, err := os.OpenFile(a.path, os.O_WRONLY|os.O_CREATE, 0o644)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
+func (a *Archive) write(file *os.File, lines []byte, inForce int64) error {
 	info, err := file.Stat()
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/holdfast-stock/holdfast/internal/ledger/internal/dbsqlc"
@@ -59,6 +60,9 @@ func (r *Retention) Step(ctx context.Context) (Retained, error) {
 		s.queries = q
 		return s.run(ctx)
 	})
+	if s.file != nil {
+		_ = s.file.Close() // synced before, or not in force
+	}
 	if err != nil {
 		return Retained{}, fmt.Errorf("retention: %w", err)
 	}
@@ -73,7 +77,8 @@ type retentionStep struct {
 	bound   time.Time // before, or what settlements allow
 	after   int64
 	done    Retained
-	lines   []byte // for the archive
+	lines   []byte   // for the archive
+	file    *os.File // the archive's, once it was written to
 }
 
 func (s *retentionStep) run(ctx context.Context) error {
@@ -108,7 +113,8 @@ func (s *retentionStep) run(ctx context.Context) error {
 	if s.archive == nil || s.done.Movements == 0 {
 		return nil
 	}
-	return s.archive.append(ctx, s.queries, s.lines, s.done.Movements)
+	s.file, err = s.archive.append(ctx, s.queries, s.lines, s.done.Movements)
+	return err
 }
 
 // rollUp puts a checkpoint in the place of an item's old movements. It reports whether the item is done with, as opposed
