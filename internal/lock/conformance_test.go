@@ -132,7 +132,7 @@ func TestHeldKeyIsRefusedAndFreedKeyIsGranted(t *testing.T) {
 			t.Fatalf("waited only %s", waited)
 		}
 		mustRelease(t, lease)
-		mustBeFree(t, second, key)
+		becomesFree(t, second, key, endless/3) // the wait may have ended before a busy server answered
 	})
 }
 
