@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -103,18 +104,28 @@ func (l lockSpec) onRedis(backend lock.Backend, pool *pgxpool.Pool) acquirer {
 	}
 	locker := lock.New(backend, l.options()...)
 	return func(ctx context.Context, name, owner string) (heldLock, error) {
-		lease, err := locker.Acquire(ctx, name, lock.Meta(owner))
+		lease, err := insist(func() (*lock.Lease, error) { return locker.Acquire(ctx, name, lock.Meta(owner)) })
 		return heldLock{lease: lease}, err
 	}
 }
 
 func fenced(locker *lock.Locker[*lock.Fenced]) acquirer {
 	return func(ctx context.Context, name, owner string) (heldLock, error) {
-		granted, err := locker.Acquire(ctx, name, lock.Meta(owner))
+		granted, err := insist(func() (*lock.Fenced, error) { return locker.Acquire(ctx, name, lock.Meta(owner)) })
 		if err != nil {
 			return heldLock{}, err
 		}
 		return heldLock{token: granted.Fence(), lease: granted.Lease}, nil
+	}
+}
+
+// insist asks a few times more where no answer came: how busy the machine is, is no experiment's subject.
+func insist[L any](acquire func() (L, error)) (L, error) {
+	for try := 1; ; try++ {
+		granted, err := acquire()
+		if !errors.Is(err, lock.ErrUnknownOutcome) || try == 5 {
+			return granted, err
+		}
 	}
 }
 

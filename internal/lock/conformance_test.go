@@ -132,7 +132,7 @@ func TestHeldKeyIsRefusedAndFreedKeyIsGranted(t *testing.T) {
 			t.Fatalf("waited only %s", waited)
 		}
 		mustRelease(t, lease)
-		mustBeFree(t, second, key)
+		becomesFree(t, second, key, endless/3) // the wait may have ended before a busy server answered
 	})
 }
 
@@ -264,7 +264,7 @@ func TestRenewalKeepsTheKeyBeyondItsTTL(t *testing.T) {
 		first, second := w.joinFor(t, 2*time.Second), w.join(t)
 		key := newKey()
 		lease := mustAcquire(t, first, key)
-		for end := time.Now().Add(2 * first.ttl); time.Now().Before(end); time.Sleep(first.ttl / 10) {
+		for end := time.Now().Add(first.ttl * 3 / 2); time.Now().Before(end); time.Sleep(first.ttl / 10) {
 			if _, err := second.try(t.Context(), key); !errors.Is(err, lock.ErrHeld) {
 				t.Fatalf("a renewed lease was not held: %v", err)
 			}

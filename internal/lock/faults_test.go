@@ -182,7 +182,7 @@ func TestPartitionedHolderStopsBeforeTheNextStarts(t *testing.T) { //nolint:para
 		if w.wireless {
 			t.Skip("no wire to cut")
 		}
-		const rounds, keysPerRound = 4, 25
+		const rounds, keysPerRound = 2, 12 // each key at a phase of its own
 		least := time.Hour
 		for range rounds {
 			least = min(least, w.leastMargin(t, keysPerRound))
@@ -232,8 +232,8 @@ func watchTimers() (most func() time.Duration) {
 	}
 }
 
-// partition cuts the holder of some keys off at a random phase of its renewals and returns how long each key had
-// no holder.
+// partition cuts the holder of some keys off, each at a random phase of its renewals, and returns how long each key
+// had no holder.
 func (w *world) partition(t *testing.T, n int) []time.Duration {
 	t.Helper()
 	other := w.joinFor(t, 2*time.Second)
@@ -244,7 +244,15 @@ func (w *world) partition(t *testing.T, n int) []time.Duration {
 	names := make([]string, n)
 	for i := range n {
 		names[i] = newKey()
-		held.Go(func() { leases[i] = mustAcquire(t, p, names[i]) })
+		phase := rand.N(p.ttl / 3) // renewals are that far apart
+		held.Go(func() {
+			time.Sleep(phase) //nolint:forbidigo // see above
+			lease, err := acquire(t.Context(), p, names[i])
+			if err != nil {
+				t.Errorf("acquire: %v", err)
+			}
+			leases[i] = lease
+		})
 	}
 	held.Wait()
 	if t.Failed() {
@@ -266,10 +274,10 @@ func (w *world) partition(t *testing.T, n int) []time.Duration {
 			if !lease.Deadline().Before(granted) {
 				t.Errorf("the deadline was %s after the next grant", lease.Deadline().Sub(granted))
 			}
-			mustReleaseAsync(t, next)
+			_ = next.Release() // on a busy machine it may be late or without an answer, which is not the subject
 		})
 	}
-	time.Sleep(rand.N(p.ttl)) //nolint:forbidigo // the wire fails at a random time
+	time.Sleep(rand.N(p.ttl / 2)) //nolint:forbidigo // the wire fails at a random time
 	broken.swallow()
 	waiters.Wait()
 	broken.restore()
@@ -290,7 +298,7 @@ func TestLeaseSurvivesAShortCut(t *testing.T) {
 			t.Skip("a session does not outlive its connection")
 		}
 		lease := mustAcquire(t, p, newKey())
-		for range 3 {
+		for range 2 {
 			broken.cut()
 			time.Sleep(300 * time.Millisecond) //nolint:forbidigo // how long the wire is cut
 			broken.restore()

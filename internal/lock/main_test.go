@@ -13,7 +13,9 @@ import (
 
 // TestMain also proves that no locker, lease or back end leaves a goroutine behind.
 func TestMain(m *testing.M) {
-	// These tests wait for time to pass far more than they compute: one for each processor would take minutes.
+	// These tests wait for time to pass far more than they compute: one for each processor would take minutes. The flags are
+	// read first, for one of the command line would take this back.
+	flag.Parse()
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}

@@ -280,7 +280,7 @@ func (w *world) restartedBy(servers ...restarter) *world {
 // startRedisWithTokens is the default of a deployment: a Redis lease with tokens from Postgres.
 func startRedisWithTokens(t *testing.T) *world {
 	w := startRedis(t)
-	pool := newPool(t, sandbox.Database(t))
+	pool := newPool(t, database(t))
 	bare := w.open
 	w.own = nil // as without tokens
 	w.open = func(t *testing.T, addrs []string, ttl time.Duration) lock.Backend {
@@ -289,14 +289,30 @@ func startRedisWithTokens(t *testing.T) *world {
 	return w
 }
 
+// database is the one that all tests of this binary share: their keys differ, and a clone for each would cost more than
+// what they do there.
+func database(t *testing.T) string {
+	return servers.postgres.get(t, func(ctx context.Context) (string, func(context.Context) error, error) {
+		server, err := sandbox.StartPostgres(ctx, sandbox.PostgresConfig{})
+		if err != nil {
+			return "", nil, err
+		}
+		url := server.URL("postgres")
+		if err := db.Migrate(ctx, url); err != nil {
+			return "", nil, errors.Join(err, server.Stop(ctx))
+		}
+		return url, server.Stop, nil
+	})
+}
+
 func startPostgres(t *testing.T) *world {
-	return postgresWorld(t, sandbox.Database(t), openLease)
+	return postgresWorld(t, database(t), openLease)
 }
 
 func openLease(_ *testing.T, pool *pgxpool.Pool) lock.Backend { return pglock.New(pool) }
 
 func startAdvisory(t *testing.T) *world {
-	return postgresWorld(t, sandbox.Database(t), openAdvisory)
+	return postgresWorld(t, database(t), openAdvisory)
 }
 
 func openAdvisory(t *testing.T, pool *pgxpool.Pool) lock.Backend {
@@ -349,7 +365,7 @@ func newPool(t testing.TB, database string) *pgxpool.Pool {
 // start or much memory.
 var servers struct {
 	replicated, cluster, masters once[[]string]
-	etcd, zookeeper              once[string]
+	postgres, etcd, zookeeper    once[string]
 	stop                         []func(context.Context) error
 	mu                           sync.Mutex // guards stop
 }
