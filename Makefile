@@ -97,7 +97,8 @@ overload: build ## Ask for three times what the service can do, for a minute (AR
 ##@ Change
 
 .PHONY: jobs-long
-jobs-long: ## Pause job runners a hundred times on every locker, and run an hour of ticks in two processes
+jobs-long: ## Pause job runners a hundred times on every locker, cut off a hundred holders, and run an hour of ticks in two processes
+	@go test -count=1 -timeout 30m -run Partitioned -v ./internal/lock -args -holders=108
 	@go test -count=1 -timeout 30m -run 'Paused|EachTick' -v ./internal/job -args -pauses=100 -ticks=3600
 
 # -shuffle shows tests that lean on each other, and keeps Go from answering out of its cache.

@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -174,6 +175,8 @@ func TestReleaseIntoAPartition(t *testing.T) {
 	})
 }
 
+var holders = flag.Int("holders", 24, "how many holders are cut off on each back end; a multiple of 12")
+
 // The ctx of a holder that is cut off ends before another can hold the key, in every partition.
 //
 // It runs before the tests that are parallel: how late a ctx ends is also a matter of how busy the machine is.
@@ -182,12 +185,12 @@ func TestPartitionedHolderStopsBeforeTheNextStarts(t *testing.T) { //nolint:para
 		if w.wireless {
 			t.Skip("no wire to cut")
 		}
-		const rounds, keysPerRound = 2, 12 // each key at a phase of its own
+		const atOnce = 12 // each at a phase of its own
 		least := time.Hour
-		for range rounds {
-			least = min(least, w.leastMargin(t, keysPerRound))
+		for cut := 0; cut < *holders; cut += atOnce {
+			least = min(least, w.leastMargin(t, atOnce))
 		}
-		t.Logf("%d partitions: the old holder stopped at least %s before the new one held", rounds*keysPerRound, least)
+		t.Logf("%d holders cut off: the old one stopped at least %s before the new one held", *holders, least)
 		if least <= 0 {
 			t.Errorf("an old holder stopped %s after the new one held", -least)
 		}
