@@ -91,6 +91,7 @@ func newShop(t testing.TB, redis string) *shop {
 	return &shop{env: []string{
 		"HOLDFAST_DATABASE_URL=" + sandbox.Database(t), "HOLDFAST_REDIS_URL=redis://" + redis, "HOLDFAST_TOKENS_FILE=" + tokens,
 		"HOLDFAST_GATE_PREFIX=" + sandbox.Prefix(t), "HOLDFAST_ADMIN_ADDR=127.0.0.1:0", "HOLDFAST_ACCESS_LOG=false",
+		"HOLDFAST_REQUEST_DEADLINE=20s", // a machine with too much to do keeps requests waiting for longer than a customer would
 	}}
 }
 

@@ -50,12 +50,12 @@ func TestBenchMeasuresAHotItem(t *testing.T) {
 
 func TestBenchStopsWhereStockEnds(t *testing.T) {
 	t.Parallel()
-	got, said, right := benchRuns(t, "--duration=500ms", "--warmup=0s", "--clients=8", "--stock=20")
+	got, said, right := benchRuns(t, "--duration=1s", "--warmup=0s", "--clients=8", "--stock=4")
 	if !right {
 		t.Fatal(said)
 	}
-	if got.Statuses[http.StatusCreated] != 20 || got.Statuses[http.StatusConflict] != got.Requests-20 {
-		t.Errorf("20 units, and the answers are %v", got.Statuses)
+	if got.Statuses[http.StatusCreated] != 4 || got.Statuses[http.StatusConflict] != got.Requests-4 {
+		t.Errorf("4 units, and the answers are %v", got.Statuses)
 	}
 }
 

@@ -24,7 +24,7 @@ func (i *instance) client(options ...client.Option) *client.Client {
 // result, and the ledger agrees with all of them.
 func TestOrderServiceSurvivesKills(t *testing.T) {
 	t.Parallel()
-	const units, orders = 150, 200
+	const units, orders = 90, 120
 	i := newShop(t, "").open(t)
 	i.stockUp(t, "mug", units)
 	dir := t.TempDir()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -105,11 +107,32 @@ func (i *instance) left(t *testing.T) map[string]int64 {
 	return left
 }
 
-// replay sends a log and returns the report; want is the exit code.
+// replay sends a log from this process, where the race detector sees it, and returns the report; want is the exit code.
 func (i *instance) replay(t *testing.T, want int, args ...string) *replayReport {
 	t.Helper()
+	return replayBy(t, i.holdfast, want, args)
+}
+
+// replayApart sends a log as users do, from a process of its own. Under the race detector sending a month costs more than all the service does.
+func (i *instance) replayApart(t *testing.T, want int, args ...string) *replayReport {
+	t.Helper()
+	return replayBy(t, func(ctx context.Context, args ...string) (stdout, stderr string, code int) {
+		cmd := exec.CommandContext(ctx, builtCommand(t), append(args, "--url=http://"+i.addr, "--token="+shopToken)...)
+		var out, errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		if err := cmd.Run(); cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+	}, want, args)
+}
+
+type holdfast func(ctx context.Context, args ...string) (stdout, stderr string, code int)
+
+func replayBy(t *testing.T, run holdfast, want int, args []string) *replayReport {
+	t.Helper()
 	began := time.Now()
-	out, errs, code := i.holdfast(t.Context(), append([]string{"replay", "--json"}, args...)...)
+	out, errs, code := run(t.Context(), append([]string{"replay", "--json"}, args...)...)
 	var report replayReport
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatalf("exit code %d, %v: %s%s", code, err, out, errs)
@@ -134,7 +157,7 @@ func TestMonthWithAmpleStockTwice(t *testing.T) {
 	t.Parallel()
 	file := month(t, 0)
 	service := newShop(t, "").open(t)
-	r := service.replay(t, exitFine, file, fmt.Sprint("--stock=", ample))
+	r := service.replayApart(t, exitFine, file, fmt.Sprint("--stock=", ample))
 	if r.Log.Invoices != 2025 || r.Log.Codes != 2822 || r.Orders.Accepted != 1629 || r.Orders.Replayed != 0 {
 		t.Errorf("%+v %+v: want 2,025 invoices, 2,822 codes, 1,629 accepted now", r.Log, r.Orders)
 	}
@@ -142,7 +165,7 @@ func TestMonthWithAmpleStockTwice(t *testing.T) {
 		t.Errorf("left out: %+v, want the 70 corrections of stock", r.Log.Skipped)
 	}
 	service.wantLeft(t, file)
-	r = service.replay(t, exitFine, file, fmt.Sprint("--stock=", ample), "--expect-replays")
+	r = service.replayApart(t, exitFine, file, fmt.Sprint("--stock=", ample), "--expect-replays")
 	if r.Orders.Accepted != 1629 || r.Orders.Replayed != 1629 || r.Returns.Replayed != r.Returns.Returned+r.Returns.Received {
 		t.Errorf("second time: %+v %+v: want nothing but replays", r.Orders, r.Returns)
 	}
@@ -153,7 +176,7 @@ func TestMonthInOrder(t *testing.T) {
 	t.Parallel()
 	file := month(t, 200)
 	service := newShop(t, "").open(t)
-	r := service.replay(t, exitFine, file, fmt.Sprint("--stock=", ample), "--workers=1")
+	r := service.replayApart(t, exitFine, file, fmt.Sprint("--stock=", ample), "--workers=1")
 	if r.Log.Invoices != 200 || r.Orders.Refused != 0 {
 		t.Errorf("%+v %+v: want 200 invoices, none refused", r.Log, r.Orders)
 	}
@@ -163,7 +186,7 @@ func TestMonthInOrder(t *testing.T) {
 func TestMonthWithStockForSixOfTen(t *testing.T) {
 	t.Parallel()
 	service := newShop(t, "").open(t)
-	r := service.replay(t, exitFine, month(t, 0), "--stock-factor=0.6")
+	r := service.replayApart(t, exitFine, month(t, 0), "--stock-factor=0.6")
 	if o := r.Orders; o.Accepted+o.Refused != 1629 || o.Refused < 300 || o.ShortLines < o.Refused {
 		t.Errorf("%+v: want 1,629 answers, some hundred of them refusals", o)
 	}
@@ -179,13 +202,13 @@ func TestMonthWithTheServiceKilled(t *testing.T) {
 		service.awaitOrder(t, invoiceNear(t, file, 0.5))
 		service.kill()
 	}()
-	r := service.replay(t, exitNo, file, fmt.Sprint("--stock=", ample), "--patience=100ms")
+	r := service.replayApart(t, exitNo, file, fmt.Sprint("--stock=", ample), "--patience=100ms")
 	<-killed
 	if r.Orders.Accepted == 0 || r.Orders.Unsent == 0 || len(r.Checks) > 0 || r.OK {
 		t.Errorf("%+v: want it to stop on the way, without checks", r.Orders)
 	}
 	service.start(t)
-	r = service.replay(t, exitFine, file)
+	r = service.replayApart(t, exitFine, file)
 	if r.Orders.Replayed == 0 || r.Orders.Replayed == r.Orders.Accepted {
 		t.Errorf("%+v: want some done before and some now", r.Orders)
 	}
@@ -205,7 +228,7 @@ func TestMonthGoesOnAfterTheServiceWasKilled(t *testing.T) {
 			service.start(t)
 		}
 	}()
-	r := service.replay(t, exitFine, file, fmt.Sprint("--stock=", ample))
+	r := service.replayApart(t, exitFine, file, fmt.Sprint("--stock=", ample))
 	<-started
 	if len(r.Requests.Retries) == 0 {
 		t.Error("nothing had to be sent again")

@@ -13,8 +13,8 @@ import (
 
 func TestAccessLogIsWrittenUnlessTurnedOff(t *testing.T) {
 	t.Parallel()
+	s := newShop(t, "")
 	for setting, want := range map[string]bool{"true": true, "false": false} {
-		s := newShop(t, "")
 		s.env = append(s.env, "HOLDFAST_ACCESS_LOG="+setting)
 		i := s.open(t)
 		a, err := i.api().send(t.Context(), request{method: http.MethodGet, path: "/v1/stock"})
