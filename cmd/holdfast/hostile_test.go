@@ -391,17 +391,17 @@ func checkLog(t *testing.T, log string) {
 			requests++
 		}
 	}
-	if requests < 2_000 {
+	if requests < 10_000 {
 		t.Errorf("only %d requests were logged", requests)
 	}
 }
 
-// nameWithoutEnd asks for two thousand SKUs and two thousand paths that nobody has heard of, and by methods that there are none of: no
+// nameWithoutEnd asks for ten thousand SKUs and ten thousand paths that nobody has heard of, and by methods that there are none of: no
 // name becomes a series of the metrics. A busy machine may add a few: an outcome that had not been seen before has one of its own.
 func (f *fortress) nameWithoutEnd(t *testing.T) {
 	f.askForNames(t, 10, 100)
 	before := f.series(t)
-	f.askForNames(t, 20, 2_000)
+	f.askForNames(t, 100, 10_000)
 	after := f.series(t)
 	if len(before) < 300 {
 		t.Errorf("only %d series", len(before))
