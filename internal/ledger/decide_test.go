@@ -723,7 +723,7 @@ func asked(wishes []wish) []ledger.Asked {
 }
 
 // situations is how many are tried; with the race detector each takes a millisecond.
-const situations = 4_000
+const situations = 2_000
 
 func TestDecisionsAreThoseOfTheRules(t *testing.T) {
 	t.Parallel()

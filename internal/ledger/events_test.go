@@ -137,7 +137,7 @@ func TestLowStockUnderLoad(t *testing.T) {
 	for n := range 16 {
 		callers.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(n), 7))
-			for i := range 40 {
+			for i := range 20 {
 				l, key := two[r.IntN(2)], fmt.Sprint(n, " ", i)
 				if r.IntN(2) == 0 {
 					receive(t, l, key, skus[r.IntN(4)], stock.Quantity(1+r.IntN(2)))

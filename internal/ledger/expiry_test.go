@@ -13,14 +13,14 @@ import (
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
 
-// TestCommitMeetsExpiry lets a thousand holds end at the moment they are committed, half of them with somebody who
+// TestCommitMeetsExpiry lets five hundred holds end at the moment they are committed, half of them with somebody who
 // expires what is due. Exactly one wins each time.
 func TestCommitMeetsExpiry(t *testing.T) {
 	t.Parallel()
 	for _, swept := range []bool{true, false} {
 		t.Run(fmt.Sprintf("swept=%v", swept), func(t *testing.T) {
 			t.Parallel()
-			const races, rounds = 500, 10
+			const races, rounds = 250, 5
 			url := sandbox.Database(t)
 			ledgers := []*ledger.Ledger{openAt(t, url), openAt(t, url)}
 			stockUp(t, ledgers[0], "A", races)
@@ -28,7 +28,7 @@ func TestCommitMeetsExpiry(t *testing.T) {
 			var taken, over atomic.Int64
 			for round := range rounds {
 				list := holds[round*races/rounds : (round+1)*races/rounds]
-				end := time.Now().Add(300 * time.Millisecond)
+				end := time.Now().Add(500 * time.Millisecond)
 				ids := make([]stock.DeductionID, len(list))
 				for i, d := range list {
 					ids[i] = d.ID
@@ -37,7 +37,7 @@ func TestCommitMeetsExpiry(t *testing.T) {
 				var racing sync.WaitGroup
 				for i, d := range list {
 					racing.Go(func() { // some set out long before, so that some arrive in time on a slow machine, too
-						<-time.After(time.Until(end.Add(time.Duration(10-4*i) * time.Millisecond)))
+						<-time.After(time.Until(end.Add(time.Duration(10-8*i) * time.Millisecond)))
 						race(t, ledgers, d.ID, swept, &taken, &over)
 					})
 				}
@@ -185,7 +185,7 @@ func TestTakingAnewHasOneWinner(t *testing.T) {
 	url := sandbox.Database(t)
 	ledgers := []*ledger.Ledger{openAt(t, url), openAt(t, url)}
 	stockUp(t, ledgers[0], "A", 1)
-	for round := range 30 {
+	for round := range 15 {
 		d := expired(t, ledgers[0], url, fmt.Sprint("hold ", round), true)
 		var anew, fresh error
 		var both sync.WaitGroup

@@ -121,24 +121,27 @@ func TestWireBreaksAtAWrite(t *testing.T) {
 	database := sandbox.Database(t)
 	t.Run("all", func(t *testing.T) {
 		for _, w := range writes() {
-			for how, action := range map[string]fault.Action{
-				"request lost": fault.LoseRequest, "reply lost": fault.LoseReply, "disconnected": fault.Disconnect,
-			} {
-				t.Run(w.name+"/"+how, func(t *testing.T) {
-					t.Parallel()
-					proxy, p, d, before := w.arm(t, database, how, 10*time.Second)
-					fired := proxy.OnRequest(contains(w.mark(d)), action)
-					replayed, err := w.do(t.Context(), p, d)
-					if err != nil {
-						t.Fatal(err)
-					}
-					happens(t, how, fired)
-					if replayed {
-						t.Error("this very request did it, but is called a replay")
-					}
-					w.happenedOnce(t, p, d, before)
-				})
-			}
+			t.Run(w.name, func(t *testing.T) {
+				t.Parallel()
+				proxy, p := w.play(t, database, 10*time.Second)
+				for how, action := range map[string]fault.Action{
+					"request lost": fault.LoseRequest, "reply lost": fault.LoseReply, "disconnected": fault.Disconnect,
+				} {
+					t.Run(how, func(t *testing.T) {
+						d, before := w.arm(t, p, how)
+						fired := proxy.OnRequest(contains(w.mark(d)), action)
+						replayed, err := w.do(t.Context(), p, d)
+						if err != nil {
+							t.Fatal(err)
+						}
+						happens(t, how, fired)
+						if replayed {
+							t.Error("this very request did it, but is called a replay")
+						}
+						w.happenedOnce(t, p, d, before)
+					})
+				}
+			})
 		}
 	})
 	mustHold(t, database)
@@ -153,7 +156,8 @@ func TestWriteArrivesLate(t *testing.T) {
 		for _, w := range writes() {
 			t.Run(w.name, func(t *testing.T) {
 				t.Parallel()
-				proxy, p, d, before := w.arm(t, database, "late", 500*time.Millisecond)
+				proxy, p := w.play(t, database, 2*time.Second)
+				d, before := w.arm(t, p, "late")
 				fired := proxy.OnRequest(contains(w.mark(d)), fault.HoldRequest)
 				// The session that would find out is cut off: its greeting is lost again and again.
 				for range 100 {
@@ -178,18 +182,23 @@ func TestWriteArrivesLate(t *testing.T) {
 	mustHold(t, database)
 }
 
-// arm opens a ledger over a wire that can be broken, and does the write once on something else, so that the session has
-// prepared the statement and the next time sends nothing but the values.
-func (w *write) arm(t *testing.T, database, name string, patience time.Duration) (*fault.Proxy, play, *stock.Deduction, map[string]int64) {
+// play is a ledger with one session, over a wire that can be broken.
+func (w *write) play(t *testing.T, database string, patience time.Duration) (*fault.Proxy, play) {
 	t.Helper()
 	proxy, url := behind(t, database)
-	p := play{start(t, ledger.Config{URL: url, Writers: 1, Patience: patience}), database}
+	return proxy, play{start(t, ledger.Config{URL: url, Writers: 1, Patience: patience}), database}
+}
+
+// arm does the write once on something else, so that the session has prepared the statement and the next time sends
+// nothing but the values.
+func (w *write) arm(t *testing.T, p play, name string) (*stock.Deduction, map[string]int64) {
+	t.Helper()
 	name = w.name + " " + name
 	if _, err := w.do(t.Context(), p, w.prepare(t, p, "warm "+name)); err != nil {
 		t.Fatal(err)
 	}
 	d := w.prepare(t, p, name)
-	return proxy, p, d, p.versions(t, name)
+	return d, p.versions(t, name)
 }
 
 func (w *write) happenedOnce(t *testing.T, p play, d *stock.Deduction, before map[string]int64) {
@@ -218,24 +227,32 @@ func TestOutOfReach(t *testing.T) {
 	d := deduct(t, direct, order("before", "A"))
 	proxy, url := behind(t, database)
 	proxy.Cut() // before there is a session: on an open one that is dead nobody knows what was sent
-	l := start(t, ledger.Config{URL: url, Patience: 300 * time.Millisecond})
-	started := time.Now()
-	for name, err := range map[string]error{
-		"deduct":    second(l.Deduct(t.Context(), order("during", "A"))),
-		"adjust":    second(l.Adjust(t.Context(), &stock.AdjustRequest{Keyed: keyed("k"), Item: at("A"), Kind: stock.Adjust, Delta: 1})),
-		"return":    second(l.Return(t.Context(), &stock.ReturnRequest{Keyed: keyed("r"), ID: d.ID})),
-		"configure": second(l.Configure(t.Context(), &stock.ConfigureRequest{Client: "shop", Item: at("A"), SafetyStock: 1})),
-		"recall":    second(l.Recall(t.Context(), order("during", "A"))),
-		"read":      second(l.Item(t.Context(), at("A"))),
-		"ready":     l.Ready(t.Context()),
+	l := start(t, ledger.Config{URL: url, Patience: 2 * time.Second})
+	var asking sync.WaitGroup
+	for name, ask := range map[string]func() error{
+		"deduct": func() error { return second(l.Deduct(t.Context(), order("during", "A"))) },
+		"adjust": func() error {
+			return second(l.Adjust(t.Context(), &stock.AdjustRequest{Keyed: keyed("k"), Item: at("A"), Kind: stock.Adjust, Delta: 1}))
+		},
+		"return": func() error { return second(l.Return(t.Context(), &stock.ReturnRequest{Keyed: keyed("r"), ID: d.ID})) },
+		"configure": func() error {
+			return second(l.Configure(t.Context(), &stock.ConfigureRequest{Client: "shop", Item: at("A"), SafetyStock: 1}))
+		},
+		"recall": func() error { return second(l.Recall(t.Context(), order("during", "A"))) },
+		"read":   func() error { return second(l.Item(t.Context(), at("A"))) },
+		"ready":  func() error { return l.Ready(t.Context()) },
 	} {
-		if !errors.Is(err, stock.ErrLedgerUnavailable) || errors.Is(err, stock.ErrUnknownOutcome) {
-			t.Errorf("%s: %v", name, err)
-		}
+		asking.Go(func() {
+			started := time.Now()
+			if err := ask(); !errors.Is(err, stock.ErrLedgerUnavailable) || errors.Is(err, stock.ErrUnknownOutcome) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if took := time.Since(started); took > 20*time.Second { // of which most are for a busy machine
+				t.Errorf("%s: took %v", name, took)
+			}
+		})
 	}
-	if took := time.Since(started); took > 10*time.Second {
-		t.Errorf("took %v", took)
-	}
+	asking.Wait()
 	proxy.Restore()
 	if got := levels(t, direct, "A"); got.OnHand != 4 || got.Version != 2 {
 		t.Errorf("got %s", figures(got))
@@ -251,6 +268,7 @@ func TestOutOfReach(t *testing.T) {
 // over. It is the caller's to find out, with the same key.
 func TestOutOfReachAfterSending(t *testing.T) {
 	t.Parallel()
+	database := sandbox.Database(t)
 	for name, c := range map[string]struct {
 		fail    func(*fault.Proxy)
 		applied bool
@@ -259,38 +277,35 @@ func TestOutOfReachAfterSending(t *testing.T) {
 		"swallowed, nothing applied": {(*fault.Proxy).Swallow, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			database := sandbox.Database(t)
 			proxy, url := behind(t, database)
-			l := start(t, ledger.Config{URL: url, Writers: 1, Patience: 500 * time.Millisecond})
-			stockUp(t, l, "A", 5)
-			deduct(t, l, order("before", "A"))
+			l := start(t, ledger.Config{URL: url, Writers: 1, Patience: 2 * time.Second})
+			stockUp(t, l, name, 5)
+			deduct(t, l, order("before "+name, name))
 			c.fail(proxy)
-			if _, err := l.Deduct(t.Context(), order("o", "A")); !errors.Is(err, stock.ErrUnknownOutcome) {
+			if _, err := l.Deduct(t.Context(), order("o "+name, name)); !errors.Is(err, stock.ErrUnknownOutcome) {
 				t.Errorf("sent, not answered: %v", err)
 			}
 			proxy.Restore()
-			out, err := l.Deduct(t.Context(), order("o", "A"))
+			out, err := l.Deduct(t.Context(), order("o "+name, name))
 			if err != nil || out.Replayed != c.applied {
 				t.Errorf("with the same key: replayed %v, want %v; %v", out != nil && out.Replayed, c.applied, err)
 			}
-			if got := levels(t, l, "A"); got.OnHand != 3 {
+			if got := levels(t, l, name); got.OnHand != 3 {
 				t.Errorf("got %s", figures(got))
 			}
-			mustHold(t, database)
 		})
 	}
+	mustHold(t, database)
 }
 
 // TestConfigureWithLostReply: it has no second try of its own, so its caller must hear that it may have happened.
 func TestConfigureWithLostReply(t *testing.T) {
 	t.Parallel()
+	database := sandbox.Database(t)
+	proxy, url := behind(t, database)
+	l := openAt(t, url)
 	for _, item := range []string{"new", "known"} {
 		t.Run(item, func(t *testing.T) {
-			t.Parallel()
-			database := sandbox.Database(t)
-			proxy, url := behind(t, database)
-			l := openAt(t, url)
 			if item == "known" {
 				stockUp(t, l, item, 5)
 			}
@@ -353,7 +368,7 @@ type rush struct {
 // run returns when every order was answered.
 func (r *rush) run(t *testing.T, l ...*ledger.Ledger) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	var callers sync.WaitGroup
 	var next atomic.Int64
@@ -429,8 +444,8 @@ func TestServerIsKilled(t *testing.T) {
 	url := server.Database(t)
 	l := openAt(t, url)
 	kills := make(chan struct{}, 2)
-	r := &rush{orders: 1200, milestone: func(answered int64) {
-		if answered == 300 || answered == 800 {
+	r := &rush{orders: 600, milestone: func(answered int64) {
+		if answered == 150 || answered == 400 {
 			kills <- struct{}{}
 		}
 	}}
@@ -460,7 +475,7 @@ func TestSessionsAreTerminated(t *testing.T) {
 	ledgers := []*ledger.Ledger{openAt(t, url), openAt(t, url)}
 	const every = 60
 	turns := make(chan struct{}, 100)
-	r := &rush{orders: 1200, milestone: func(answered int64) {
+	r := &rush{orders: 600, milestone: func(answered int64) {
 		if answered%every == 0 {
 			turns <- struct{}{}
 		}
@@ -485,7 +500,7 @@ func TestSessionsAreTerminated(t *testing.T) {
 	close(turns)
 	terminating.Wait()
 	r.check(t, ledgers[0], url)
-	if ended < 20 {
+	if ended < 10 {
 		t.Errorf("only %d sessions were terminated", ended)
 	}
 }
@@ -530,7 +545,7 @@ func TestACommitWhoseReplyIsLostIsUnknown(t *testing.T) {
 	t.Parallel()
 	database := sandbox.Database(t)
 	proxy, url := behind(t, database)
-	l, other := start(t, ledger.Config{URL: url, Patience: time.Second}), openAt(t, database)
+	l, other := start(t, ledger.Config{URL: url, Patience: 2 * time.Second}), openAt(t, database)
 	stockUp(t, l, "A", 9)
 	deduct(t, other, order("in between", "A"))
 	fired := proxy.OnRequest(contains("commit\x00"), fault.LoseReply)
@@ -538,7 +553,7 @@ func TestACommitWhoseReplyIsLostIsUnknown(t *testing.T) {
 		proxy.OnRequest(contains("application_name\x00holdfast\x00"), fault.LoseRequest)
 	}
 	_, err := l.Deduct(t.Context(), order("lost", "A"))
-	<-fired
+	happens(t, "the loss", fired)
 	proxy.Restore()
 	if !errors.Is(err, stock.ErrUnknownOutcome) {
 		t.Errorf("got %v", err)
