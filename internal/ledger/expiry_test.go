@@ -13,14 +13,14 @@ import (
 	"github.com/holdfast-stock/holdfast/internal/stock"
 )
 
-// TestCommitMeetsExpiry lets five hundred holds end at the moment they are committed, half of them with somebody who
+// TestCommitMeetsExpiry lets a thousand holds end at the moment they are committed, half of them with somebody who
 // expires what is due. Exactly one wins each time.
 func TestCommitMeetsExpiry(t *testing.T) {
 	t.Parallel()
 	for _, swept := range []bool{true, false} {
 		t.Run(fmt.Sprintf("swept=%v", swept), func(t *testing.T) {
 			t.Parallel()
-			const races, rounds = 250, 5
+			const races, rounds = 500, 10
 			url := sandbox.Database(t)
 			ledgers := []*ledger.Ledger{openAt(t, url), openAt(t, url)}
 			stockUp(t, ledgers[0], "A", races)
@@ -37,7 +37,7 @@ func TestCommitMeetsExpiry(t *testing.T) {
 				var racing sync.WaitGroup
 				for i, d := range list {
 					racing.Go(func() { // some set out long before, so that some arrive in time on a slow machine, too
-						<-time.After(time.Until(end.Add(time.Duration(10-8*i) * time.Millisecond)))
+						<-time.After(time.Until(end.Add(time.Duration(10-4*i) * time.Millisecond)))
 						race(t, ledgers, d.ID, swept, &taken, &over)
 					})
 				}
