@@ -285,10 +285,10 @@ func live() uint64 {
 	return heap.HeapAlloc
 }
 
-// TestExportMakesNoMoreThanIsRead: fifty thousand rows go to a client that reads little by little, and at no time is more of them in memory than a
+// TestExportMakesNoMoreThanIsRead: a hundred thousand rows go to a client that reads little by little, and at no time is more of them in memory than a
 // few pages. It runs alone, because it looks at the heap.
 func TestExportMakesNoMoreThanIsRead(t *testing.T) { //nolint:paralleltest // see above
-	const rows, bound = 50_000, 8 << 20
+	const rows, bound = 100_000, 8 << 20
 	url := sandbox.Database(t)
 	w := newWorldOn(t, ledger.Config{URL: url})
 	conn, err := pgx.Connect(t.Context(), url)
