@@ -68,7 +68,7 @@ func TestDuplicatesShareATicket(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "a ticket", ticketLife, func() bool { return len(w.tickets(t, "A")) > 0 })
+	eventually(t, "a ticket", 30*time.Second, func() bool { return len(w.tickets(t, "A")) > 0 })
 	if got := w.tickets(t, "A"); len(got) != 1 || got[0].Quantity != 1 {
 		t.Errorf("got %+v", got)
 	}
@@ -125,7 +125,7 @@ func TestLostReplies(t *testing.T) {
 				answered <- err
 			}()
 			if step.late {
-				eventually(t, "a ticket", ticketLife, func() bool { return len(w.tickets(t, "A")) == 1 })
+				eventually(t, "a ticket", 30*time.Second, func() bool { return len(w.tickets(t, "A")) == 1 })
 				fired = wire.OnRequest(contains(mark), step.how)
 				unblock()
 			}
@@ -137,7 +137,7 @@ func TestLostReplies(t *testing.T) {
 			if out := deduct(t, s, order("the order", "A")); !out.Replayed {
 				t.Error("done twice")
 			}
-			eventually(t, "no ticket is left", 2*ticketLife, func() bool { return len(w.tickets(t, "A")) == 0 })
+			eventually(t, "no ticket is left", 30*time.Second, func() bool { return len(w.tickets(t, "A")) == 0 })
 			deduct(t, s, order("the other unit", "A"))
 			w.onHand(t, "A", 0)
 		})

@@ -83,7 +83,7 @@ func TestPartialOrderHoldsWhatThereIs(t *testing.T) {
 	unblock := w.block(t, "A")
 	answered := make(chan *stock.Outcome)
 	go func() { answered <- deduct(t, s, partial("o")) }()
-	eventually(t, "a ticket for what there is", ticketLife, func() bool {
+	eventually(t, "a ticket for what there is", 30*time.Second, func() bool {
 		held := w.tickets(t, "A")
 		return len(held) == 1 && held[0].Quantity == 5
 	})

@@ -499,7 +499,7 @@ func TestSessionsAreTerminated(t *testing.T) {
 	r.run(t, ledgers...)
 	close(turns)
 	terminating.Wait()
-	r.check(t, ledgers[0], url)
+	r.check(t, openAt(t, url), url) // the idle sessions of the others may just have ended, and nobody noticed
 	if ended < 10 {
 		t.Errorf("only %d sessions were terminated", ended)
 	}
