@@ -462,7 +462,7 @@ func TestServerIsKilled(t *testing.T) {
 	})
 	r.run(t, l)
 	killing.Wait()
-	r.check(t, l, url)
+	r.check(t, openAt(t, url), url) // the last kill may come after the last order: then an idle session is the first to see it
 	if r.unsure.Load() > 0 {
 		t.Logf("%d answers were unsure", r.unsure.Load())
 	}
