@@ -247,8 +247,26 @@ func (i *instance) api() *caller {
 // holdfast runs the command in this process against an instance and returns what it prints and its exit code.
 func (i *instance) holdfast(ctx context.Context, args ...string) (stdout, stderr string, code int) {
 	var out, errs bytes.Buffer
-	code = run(ctx, append(args, "--url=http://"+i.addr, "--token="+shopToken), &out, &errs)
+	code = run(ctx, append(args, i.flags()...), &out, &errs)
 	return out.String(), errs.String(), code
+}
+
+// flags tell a command which service to call.
+func (i *instance) flags() []string {
+	return []string{"--url=http://" + i.addr, "--token=" + shopToken}
+}
+
+// runBuilt runs the command in a process of its own, as users do, with more in its environment than we have.
+func runBuilt(ctx context.Context, t testing.TB, env []string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, builtCommand(t), args...)
+	cmd.Env = append(os.Environ(), env...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
 // metric reads the sum of a counter, or of one series of it, from the process' metrics.

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -16,16 +15,12 @@ import (
 // benchRuns runs `holdfast bench run` and returns its JSON, what it says besides, and whether it says that all was right.
 func benchRuns(t *testing.T, args ...string) (*bench.Summary, string, bool) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), builtCommand(t), append([]string{"bench", "run", "--json"}, args...)...)
-	cmd.Env = append(os.Environ(), "HOLDFAST_ACCESS_LOG=false")
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
+	out, said, code := runBuilt(t.Context(), t, []string{"HOLDFAST_ACCESS_LOG=false"}, append([]string{"bench", "run", "--json"}, args...)...)
 	summary := &bench.Summary{}
-	if json.Unmarshal(out, summary) != nil {
-		t.Fatalf("bench printed no JSON: %s\n%s", out, stderr.String())
+	if json.Unmarshal([]byte(out), summary) != nil {
+		t.Fatalf("bench printed no JSON: %s\n%s", out, said)
 	}
-	return summary, stderr.String(), err == nil
+	return summary, said, code == exitFine
 }
 
 func TestBenchMeasuresAHotItem(t *testing.T) {
@@ -62,13 +57,11 @@ func TestBenchStopsWhereStockEnds(t *testing.T) {
 // What is turned away is turned away politely, and nothing that was is in the ledger. How fast it goes is for `make overload` to say.
 func TestBenchOverloads(t *testing.T) {
 	t.Parallel()
-	cmd := exec.CommandContext(t.Context(), builtCommand(t), "bench", "overload", "--json", "--for=1s", "--measure=500ms", "--at-once=32", "--deadline=20s")
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, _ := cmd.Output() // it may say that this machine is too slow
+	// It may say that this machine is too slow.
+	out, said, _ := runBuilt(t.Context(), t, nil, "bench", "overload", "--json", "--for=1s", "--measure=500ms", "--at-once=32", "--deadline=20s")
 	var got bench.Overload
-	if json.Unmarshal(out, &got) != nil {
-		t.Fatalf("bench printed no JSON: %s\n%s", out, stderr.String())
+	if json.Unmarshal([]byte(out), &got) != nil {
+		t.Fatalf("bench printed no JSON: %s\n%s", out, said)
 	}
 	if got.Capacity == 0 || got.Goodput == 0 || got.Shed == 0 || len(got.Wrong) > 0 {
 		t.Errorf("%+v", got)

@@ -12,7 +12,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -117,13 +116,7 @@ func (i *instance) replay(t *testing.T, want int, args ...string) *replayReport 
 func (i *instance) replayApart(t *testing.T, want int, args ...string) *replayReport {
 	t.Helper()
 	return replayBy(t, func(ctx context.Context, args ...string) (stdout, stderr string, code int) {
-		cmd := exec.CommandContext(ctx, builtCommand(t), append(args, "--url=http://"+i.addr, "--token="+shopToken)...)
-		var out, errs bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &errs
-		if err := cmd.Run(); cmd.ProcessState == nil {
-			t.Fatal(err)
-		}
-		return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+		return runBuilt(ctx, t, nil, append(args, i.flags()...)...)
 	}, want, args)
 }
 

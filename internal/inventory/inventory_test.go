@@ -137,7 +137,7 @@ func TestLostReplies(t *testing.T) {
 			if out := deduct(t, s, order("the order", "A")); !out.Replayed {
 				t.Error("done twice")
 			}
-			eventually(t, "no ticket is left", 30*time.Second, func() bool { return len(w.tickets(t, "A")) == 0 })
+			eventually(t, "no ticket is left", 2*ticketLife, func() bool { return len(w.tickets(t, "A")) == 0 })
 			deduct(t, s, order("the other unit", "A"))
 			w.onHand(t, "A", 0)
 		})

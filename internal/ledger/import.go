@@ -25,9 +25,9 @@ const (
 // sequencer as long as ctx allows.
 func (l *Ledger) Import(ctx context.Context, client string, rows []stock.ImportRow) []stock.Imported {
 	done := make([]stock.Imported, len(rows))
-	parts := make(chan [2]int, 1)
+	made := make(chan int, 1) // how many rows have their items
 	go func() {
-		defer close(parts)
+		defer close(made)
 		for from := 0; from < len(rows); from += importPart {
 			to := min(from+importPart, len(rows))
 			if err := l.importItems(ctx, client, rows[from:to], done[from:to]); err != nil {
@@ -36,13 +36,14 @@ func (l *Ledger) Import(ctx context.Context, client string, rows []stock.ImportR
 				}
 				return
 			}
-			parts <- [2]int{from, to}
+			made <- to
 		}
 	}()
-	for part := range parts {
-		from, to := part[0], part[1]
+	from := 0
+	for to := range made {
 		l.importMovements(ctx, rows[from:to], done[from:to])
 		l.importFigures(ctx, rows[from:to], done[from:to])
+		from = to
 	}
 	return done
 }

@@ -189,9 +189,13 @@ func TestLargestOrder(t *testing.T) {
 		skus[i] = fmt.Sprintf("S-%04d", i)
 	}
 	execute(t, url, "INSERT INTO items (sku, location, on_hand) SELECT sku, 'default', 2 FROM unnest($1::text[]) sku", skus)
+	started := time.Now()
 	out, err := l.Deduct(t.Context(), order("large", skus...))
 	if err != nil || len(out.Deduction.Lines) != stock.MaxLines || len(out.Levels) != stock.MaxLines {
 		t.Fatalf("%v", err)
+	}
+	if took := time.Since(started); took > 5*time.Second {
+		t.Errorf("took %v", took)
 	}
 	twice := order("larger", skus...)
 	for _, i := range []int{3, 997} {
